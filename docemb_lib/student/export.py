@@ -307,8 +307,8 @@ def with_lexical_half(card: str, student: Writable, documents: str) -> str:
     if half.weight_given:
         sentence += BY_HAND
     kept = _before(card, LEXICAL, SCORES)
-    kept.data.eval_results = None
-    kept.data.model_name = None
+    kept.data["eval_results"] = None
+    kept.data["model_name"] = None
     return f"{kept}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
@@ -367,8 +367,8 @@ def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float |
         )
         results.append(result)
     card = _before(saved_card(str(folder)), SCORES)
-    card.data.model_name = NAME
-    card.data.eval_results = results
+    card.data["model_name"] = NAME
+    card.data["eval_results"] = results
     write_text(Path(folder) / CARD, "\n".join([str(card), "", SCORES, "", *lines, ""]))
 
 
