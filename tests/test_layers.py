@@ -21,14 +21,12 @@ LAYERS = [
     "losses",
     "training",
     "evaluation",
-    "doctor",
     "runs",
     "sweeps",
     "thesis",
     "figures",
     "views",
     "widgets",
-    "bench",
     "cli",
 ]
 

@@ -1,9 +1,12 @@
-"""CITATION.cff and .ci/constraints.txt agree with the package and with the published results."""
+"""Citation, constraints and the ways to install agree with the package and what it imports."""
 
+import ast
 import json
 import re
+import sys
 import tomllib
 
+import pytest
 import yaml
 from conftest import REPOSITORY
 from packaging.requirements import Requirement
@@ -13,7 +16,16 @@ from packaging.version import Version
 import docemb_lib
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ENVIRONMENT = yaml.safe_load((REPOSITORY / "environment.yml").read_text(encoding="utf-8"))
+CI = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
 CONSTRAINTS = (REPOSITORY / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+IMPORT_NAMES = {
+    "yaml": "pyyaml",
+    "sklearn": "scikit-learn",
+    "IPython": "ipykernel",
+    "tokenizers": "transformers",
+    "PIL": "pillow",
+}
 
 
 def constrained():
@@ -57,3 +69,63 @@ def test_the_constraints_have_the_versions_that_the_published_results_record():
     for name in packages:
         public = Version(recorded[name]).public  # without the build, as in +cpu
         assert versions[canonicalize_name(name)] == public, name
+
+
+@pytest.fixture(scope="module")
+def from_pip():
+    """The lines of environment.yml that pip reads."""
+    (lines,) = [line["pip"] for line in ENVIRONMENT["dependencies"] if isinstance(line, dict)]
+    return lines
+
+
+@pytest.fixture(scope="module")
+def torch_versions():
+    """The versions of torch that pyproject.toml allows."""
+    requirements = map(Requirement, PROJECT["dependencies"])
+    (specifier,) = [line.specifier for line in requirements if line.name == "torch"]
+    return specifier
+
+
+def test_environment_and_pyproject_install_the_same_python():
+    assert f"python{PROJECT['requires-python']}" in ENVIRONMENT["dependencies"]
+
+
+def test_environment_and_pyproject_install_the_same_extras(from_pip):
+    (editable,) = [line.removeprefix("-e .") for line in from_pip if line.startswith("-e .")]
+    assert set(re.findall(r"\w+", editable)) == set(PROJECT["optional-dependencies"])
+
+
+def test_environment_and_ci_install_a_torch_that_pyproject_allows(from_pip, torch_versions):
+    (pin,) = [line.removeprefix("torch==") for line in from_pip if line.startswith("torch==")]
+    assert pin in torch_versions
+    assert f"pip install --quiet torch=={pin}" in CI
+
+
+@pytest.mark.parametrize("untested", ["2.12.1", "2.15.0"])
+def test_a_torch_that_the_tests_were_not_run_with_is_not_allowed(torch_versions, untested):
+    assert untested not in torch_versions
+
+
+def test_every_package_that_the_library_imports_is_a_dependency():
+    extras = PROJECT["optional-dependencies"]
+    lines = list(PROJECT["dependencies"])
+    for name, further in extras.items():
+        if name != "dev":
+            lines += further
+    stated = {re.split(r"[<>=\[ ]", line)[0].lower() for line in lines}
+    imported = set()
+    for path in (REPOSITORY / "docemb_lib").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    third_party = imported - set(sys.stdlib_module_names) - {"docemb_lib"}
+    packages = {IMPORT_NAMES.get(name, name).replace("_", "-").lower() for name in third_party}
+    assert packages <= stated
+
+
+def test_continuous_integration_calls_exactly_the_readmes_test_command():
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"\*\*The tests:\*\* `(.+)`", readme)
+    assert CI.splitlines()[-1] == command

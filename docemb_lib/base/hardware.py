@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,9 +19,6 @@ from docemb_lib.base.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-# Rows of the square matrices that `matmul_peak` multiplies: so many that only the products count.
-PEAK_SIZE = {"cuda": 8192, "cpu": 2048}
-PEAK_SECONDS = 0.3  # how long `matmul_peak` multiplies
 # The libraries of torch read these variables once, when they are loaded.
 ENVIRONMENT = {
     # Waiting threads spin long by default, which makes training three times slower beside other
@@ -130,24 +127,6 @@ def side_by_side(calls: int) -> Iterator[Callable[..., Iterator[Any]]]:
     finally:
         threads.shutdown(cancel_futures=True)  # after an error, calls that have not begun
         torch.set_num_threads(cores)  # a new thread takes over what was set last
-
-
-@lru_cache
-def matmul_peak(device: str, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product: the median of several, measured once a process."""
-    import torch
-    from torch.utils.benchmark import Timer
-
-    kind = torch.device(device).type
-    n = PEAK_SIZE.get(kind, PEAK_SIZE["cpu"])
-    generator = torch.Generator(device).manual_seed(0)
-    with torch.no_grad(), torch.autocast(kind, enabled=False):
-        # The numbers are random, because GPUs are faster at zeros.
-        A = torch.randn(n, n, generator=generator, device=device).to(dtype)
-        B = torch.randn(n, n, generator=generator, device=device).to(dtype)
-        product = {"mm": torch.mm, "A": A, "B": B, "out": torch.empty_like(A)}
-        timer = Timer("mm(A, B, out=out)", globals=product, num_threads=torch.get_num_threads())
-        return 2 * n**3 / timer.blocked_autorange(min_run_time=PEAK_SECONDS).median
 
 
 def free_memory(device: torch.device | str) -> int:

@@ -18,7 +18,6 @@ STUDENT = "docemb.json"  # the manifest of a saved student, beside what docemb a
 # Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
 MODULES = "modules.json"
 GENERAL = "config_sentence_transformers.json"
-AGAIN = "give the command that made it again"
 CARD = "README.md"  # a model card, which may gain scores later
 
 warn_once = cache(logger.warning)

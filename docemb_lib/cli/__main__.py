@@ -337,7 +337,7 @@ def adapt(
             console.print(f"{repeated}, and its embedding")
         workspace = workspace_around()
         written = folder / out.name
-        student.dense_half().save(written)  # embeddings are kept under the fingerprint of its files
+        student.save(written, words=False)  # embeddings are kept under the fingerprint of its files
         dense = student_model(out.name, written, Form.DENSE)._replace(store=store_of(out))
         both = passage_model(dense, student, PASSAGE)  # documents and passages
 
@@ -361,40 +361,23 @@ def export(
         str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file or folder to write; must not exist.")
+        Path, typer.Option("--out", "-o", help="The .onnx file to write; must not exist.")
     ],
-    onnx: Annotated[
-        bool, typer.Option("--onnx", help="One .onnx file, for ONNX Runtime and others.")
-    ] = False,
-    plain: Annotated[
-        bool,
-        typer.Option("--plain", help="A folder for every sentence-transformers, without code."),
-    ] = False,
 ) -> None:
-    """Write the dense half of a student in a form for other programs.
-
-    Give one of --onnx and --plain.
-    """
+    """Write the dense half of a student as an ONNX file, for programs without torch."""
     from docemb_lib.student import Student
-    from docemb_lib.student.export import left_out, saved_card
     from docemb_lib.student.onnx import write_onnx
 
-    if onnx == plain:
-        raise InputError("docemb export writes one form; give either --onnx or --plain")
     if out.exists():
-        raise InputError(f"-o {out}: this exists already; name a new file or folder")
-    if onnx and out.suffix != ".onnx":
-        raise InputError(f"-o {out}: the file of --onnx ends in .onnx; name it so")
+        raise InputError(f"-o {out}: this exists already; name a new file")
+    if out.suffix != ".onnx":
+        raise InputError(f"-o {out}: the name of the file must end in .onnx; name it so")
     student = Student.load(model)
     with written_beside(out) as folder:
         written = folder / out.name
-        if onnx:
-            write_onnx(student, written)
-        else:
-            student.save_plain(written, card=saved_card(model) or None)
+        write_onnx(student, written)
         written.replace(out)
-    missing = left_out(student, keeps_lead=onnx)
-    without = f"; left out: {missing}" if missing else ""
+    without = "" if student.lexical is None else "; its half of words is left out"
     console.print(f"{out}: the dense half, {student.dim} dimensions{without}")
 
 

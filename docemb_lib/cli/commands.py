@@ -7,15 +7,16 @@ load.
 import inspect
 import logging
 import os
+import platform
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
-from pkgutil import resolve_name
+from importlib import metadata
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -24,7 +25,7 @@ from rich.text import Text
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError, as_line, plain, spreadsheet_cell
-from docemb_lib.base.hardware import asked_precision, tune_environment
+from docemb_lib.base.hardware import PRECISION, asked_precision, tune_environment
 from docemb_lib.cli.output import given_path
 from docemb_lib.settings.files import WORKSPACE, find_root
 
@@ -81,19 +82,17 @@ EXAMPLES = {
     "run": "docemb run 05 -p lam=0.7",
     "sweep": "docemb sweep 05_weighting --grid weighting-cosine --workers 2",
     "results": "docemb results 05 --csv",
-    "doctor": "docemb doctor --verify",
-    "bench": "docemb bench heads --quick",
+    "doctor": "docemb doctor",
     "init": "docemb init my_texts/",
     "train": "docemb train --profile my_texts.yaml -p documents=2000",
     "embed": "docemb embed my_student my_texts/ -o embeddings.parquet --passages 256",
     "search": "docemb search my_student embeddings.parquet 'a question' -k 5",
     "explain": "docemb explain my_student a.txt b.txt",
     "adapt": "docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student",
-    "export": "docemb export my_student --plain -o plain_student",
+    "export": "docemb export my_student -o my_student.onnx",
     "evaluate": "docemb evaluate my_student --profile links.yaml",
 }
 GO_ON = {"run", "sweep", "train", "adapt", "evaluate"}  # where they were stopped
-COLOURS = {"ok": "green", "slow": "yellow", "absent": "cyan", "wrong": "red"}
 
 
 def command_in_workspace(function: Callable[..., None]) -> Callable[..., None]:
@@ -309,53 +308,27 @@ def results(
 
 
 @command
-def doctor(
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Only check outputs/ by checksum.")
-    ] = False,
-) -> None:
-    """Say what is installed, reachable, absent and slow on this machine.
+def doctor() -> None:
+    """Show the versions, the precision, the threads, and where outputs lie."""
+    import torch
 
-    The exit code is 1 if something must be mended.
-    """
-    from docemb_lib.doctor import diagnose, verify_outputs
+    from docemb_lib.base.hardware import devices_at_hand, uses_bf16
 
-    wrong = False
-    for name, value, status, mend in verify_outputs() if verify else diagnose():
-        line = f"{name}: {value}" if status == "ok" else f"{name}: {value}; {mend}"
-        console.print(Text(f"{status:<7}", style=COLOURS[status]), line)
-        wrong |= status == "wrong"
-    if wrong:
-        raise typer.Exit(1)
-
-
-@command
-def bench(
-    what: Literal["student", "embed", "paragraph-vector", "heads"],
-    device: Annotated[
-        str | None, typer.Option(help="For student: cpu or cuda; default: a GPU if there is one.")
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Measure docemb beside stock Longformer, MiniLM over chunks, gensim or a loop over heads.
-
-    Both sides run in one process. Takes some minutes.
-    """
-    if device is not None and what != "student":
-        raise InputError(f"--device: bench {what} runs on the CPU alone; leave this option out")
-    module = what.replace("-", "_")
-    measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
-    options = {"device": device} if what == "student" else {}
-    report = measure(quick=quick, **options)
-    if as_json:
-        sys.stdout.write(report.json())
-    else:
-        from docemb_lib.cli.terminal import print_table
-
-        print_table(report.table(), console, report.title)
+    device = devices_at_hand()[0]
+    precision = "bf16" if uses_bf16(device) else "fp32"
+    lines = [
+        ("docemb", __version__),
+        ("python", f"{platform.python_version()} ({sys.prefix})"),
+    ]
+    for name in ("torch", "transformers", "sentence-transformers", "gensim", "numpy"):
+        lines.append((name, metadata.version(name)))
+    lines.append(("precision", f"{precision} on {device}, {PRECISION}={asked_precision()}"))
+    lines.append(("threads", str(torch.get_num_threads())))
+    try:
+        lines.append(("outputs", str(find_root() / "outputs")))
+    except InputError as error:
+        lines.append(("outputs", str(error)))
+    _print_paths(lines)
 
 
 def parse_parameters(given: list[str]) -> dict[str, Value]:

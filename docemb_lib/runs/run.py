@@ -15,7 +15,6 @@ from docemb_lib.base.errors import spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
-from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
@@ -326,7 +325,6 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     """
     tune_environment()
     log_to_notebook()
-    warn_of_other_versions()
     # papermill sets the parameters that it was given in a cell of its own.
     cells = namespace.get("In", [])
     injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")

@@ -15,30 +15,25 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
-from huggingface_hub import EvalResult, ModelCardData
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors.torch import save
 from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import GENERAL, MODULES, STUDENT, sealed, warn_once
+from docemb_lib.base.integrity import CARD, GENERAL, MODULES, STUDENT, sealed, warn_once
 from docemb_lib.base.pretrained import PACKAGED, resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GIVE_STUDENT,
-    LONG,
     SETTINGS,
     find_file,
-    load_config,
-    no_student,
     read_json,
     read_modules,
     remove_limits,
@@ -46,7 +41,7 @@ from docemb_lib.student.loading import (
 from docemb_lib.workspace import write_bytes, write_text
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from docemb_lib.student.lexical_module import LexicalHalf
 
@@ -55,12 +50,17 @@ MEANS = ("mean", "lead")
 # The modules of sentence-transformers folders, as regular expressions.
 STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
+# By the mode of the pooling, and whether the first token has global attention.
+BY_MODE: dict[tuple[str, bool], Pooling] = {
+    ("mean", False): "mean",
+    ("cls", False): "first",
+    ("cls", True): "cls",
+}
 STOCK = "sentence_transformers.models"
 MODULE = CODE.removesuffix(".py")
 WEIGHTS = "model.safetensors"
 POOLING = "1_Pooling"
 PROMPT = "default"  # the name of a student's prompt in its folder
-README = "README.md"
 # These settings mark a folder whose first tokens have global attention.
 GLOBAL_ATTENTION = {
     "transformer_task": "sequence-classification",
@@ -75,24 +75,17 @@ class Writable(Protocol):
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
 
-    @property
-    def pooling(self) -> Pooling: ...
-
     trained_on: str | None
     prompt: str
+
+    @property
+    def pooling(self) -> Pooling: ...
 
     @property
     def lexical(self) -> LexicalHalf | None: ...
 
     @property
-    def config(self) -> PretrainedConfig: ...
-
-    @property
     def max_tokens(self) -> int: ...
-
-    @property
-    def width(self) -> int:
-        """The width of an embedding, with a lexical half."""
 
 
 def write_folder(student: Writable, folder: Path, card: str | None) -> None:
@@ -108,8 +101,7 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     if runs_code:
         kind = "WeightedTransformer" if student.pooling == "lead" else "TextTransformer"
         first = f"{MODULE}.{kind}"
-        (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
-        files.append(folder / CODE)
+        files.append(shutil.copyfile(Path(__file__).with_name(CODE), folder / CODE))
     folders = {first: "", f"{STOCK}.Pooling": POOLING}  # of each module
     if student.lexical is not None:  # it reads the texts that the first module hands on
         folders[f"{MODULE}.LexicalHalf"] = FOLDER
@@ -120,40 +112,35 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     for place, (kind, path) in enumerate(folders.items()):
         modules.append({"idx": place, "name": str(place), "path": path, "type": kind})
     modules[0]["checksums"] = STUDENT  # see `integrity.check_student`
-    files.append(_write_json(folder / MODULES, modules))
 
-    settings: dict[str, object] = {"max_seq_length": student.max_tokens, "do_lower_case": False}
+    settings: dict[str, object] = {"max_seq_length": student.max_tokens}
     if student.pooling == "cls":
         settings |= GLOBAL_ATTENTION
-    files.append(_write_json(folder / SETTINGS, settings))
     general = {
         "model_type": "SentenceTransformer",
-        "__version__": {
-            "sentence_transformers": version("sentence-transformers"),
-            "transformers": version("transformers"),
-            "pytorch": torch.__version__,
-        },
         "prompts": {PROMPT: student.prompt} if student.prompt else {},
         "default_prompt_name": PROMPT if student.prompt else None,
-        "similarity_fn_name": "cosine",
     }
-    files.append(_write_json(folder / GENERAL, general))
     pooling = {
-        "word_embedding_dimension": student.config.hidden_size,
+        "word_embedding_dimension": student.model.config.hidden_size,
         "pooling_mode_cls_token": student.pooling not in MEANS,
         "pooling_mode_mean_tokens": student.pooling in MEANS,
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    files.append(_write_json(folder / POOLING / "config.json", pooling))
+    contents = {
+        MODULES: modules,
+        SETTINGS: settings,
+        GENERAL: general,
+        f"{POOLING}/config.json": pooling,
+    }
+    for name, content in contents.items():
+        write_text(folder / name, json.dumps(content, indent=2) + "\n")
+        files.append(folder / name)
 
     if card is None:
         card = student_card(student)
         if student.lexical is not None:
             card = with_lexical_half(card, student, "a collection")
-    if runs_code:
-        card = card.replace(*WITH_CODE)
-    (folder / README).write_text(card, encoding="utf-8")
+    write_text(folder / CARD, card.replace(*WITH_CODE) if runs_code else card)
     names = [file.relative_to(folder) for file in files if file.is_file()]
     known = {"trained_on": student.trained_on}
     write_text(folder / STUDENT, sealed(folder, known, STUDENT, names))
@@ -185,20 +172,13 @@ def _write_model(student: Writable, folder: Path) -> None:
     config.save_pretrained(folder)
 
 
-def _write_json(path: Path, content: object) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return path
-
-
 def saved_pooling(path_or_id: str) -> Pooling:
     """Return the pooling of a saved student; "mean" for a plain transformers model.
 
     Raises InputError for others.
     """
-    if load_config(resolve(path_or_id)).model_type not in LONG:
-        raise no_student(path_or_id, resolve(path_or_id))
-    return _pooling(path_or_id, "a student", STUDENT_MODULES, GIVE_STUDENT)
+    modules = "Transformer Pooling and perhaps LexicalHalf"
+    return _pooling(path_or_id, STUDENT_MODULES, f"a student has {modules}. {GIVE_STUDENT}")
 
 
 def encoder_pooling(name: str) -> Pooling:
@@ -206,13 +186,15 @@ def encoder_pooling(name: str) -> Pooling:
 
     Raises InputError for others.
     """
-    return _pooling(name, "a short encoder", ENCODER_MODULES, "Give another encoder.")
+    modules = "Transformer Pooling and perhaps Normalize"
+    mend = "Give another encoder."
+    return _pooling(name, ENCODER_MODULES, f"a short encoder has {modules}. {mend}")
 
 
-def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
+def _pooling(name: str, expected: str, needed: str) -> Pooling:
     """Read the pooling of a model whose module names match the regular expression `expected`.
 
-    kind and mend are for errors.
+    needed: what such a model has, and the mend, for errors.
     """
     path_or_id = resolve(name)
     modules = read_modules(path_or_id)
@@ -220,36 +202,22 @@ def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
         return "mean"
     names = " ".join(class_name for class_name, _ in modules)
     if not re.fullmatch(expected, names):
-        required = expected.removeprefix("(Text|Weighted)?").removesuffix(")?")
-        needed = f"{kind} has {required.replace('( ', ' and perhaps ')}"
-        raise InputError(f"The model {name} has the modules {names}, and {needed}. {mend}")
+        raise InputError(f"The model {name} has the modules {names}, and {needed}")
 
-    mode = _pooling_mode(path_or_id, modules[1][1])
+    # Recent releases name the mode, or several in a list; earlier ones have a flag for each.
+    config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
+    flags = [flag for flag, is_on in config.items() if is_on is True and "_mode_" in flag]
+    modes = config.get("pooling_mode") or flags
+    mode = modes if isinstance(modes, str) else "+".join(modes)
+    mode = re.sub("pooling_mode_|_tokens?", "", mode) or "mean"
     task = read_json(path_or_id, SETTINGS, subfolder=modules[0][1]).get("transformer_task")
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
-    if mode == "mean" and not is_global:
-        return "lead" if names.startswith("Weighted") else "mean"
-    if mode == "cls":
-        return "cls" if is_global else "first"
-    attention = f"{'with' if is_global else 'without'} global attention"
-    problem = f"The model {name} pools by {mode} {attention}"
-    needed = f"{kind} pools by mean without it, or by cls with or without it"
-    raise InputError(f"{problem}, and {needed}. {mend}")
-
-
-def _pooling_mode(path_or_id: str, folder: str) -> str:
-    """Read the mode of a pooling module, as in "mean" or "mean+max".
-
-    Recent releases name the mode, or several in a list; earlier ones have a flag for each.
-    """
-    config = read_json(path_or_id, "config.json", subfolder=folder)
-    mode = config.get("pooling_mode")
-    if isinstance(mode, str):
-        return mode
-    if not mode:
-        flags = [name for name, is_on in config.items() if is_on is True and "_mode_" in name]
-        mode = [name.removeprefix("pooling_mode_") for name in flags]
-    return "+".join(mode).replace("_tokens", "").replace("_token", "") or "mean"
+    pooling = BY_MODE.get((mode, is_global))
+    if pooling is None:
+        attention = f"{'with' if is_global else 'without'} global attention"
+        problem = f"The model {name} pools by {mode} {attention}"
+        raise InputError(f"{problem}, and not by mean or cls; {needed}")
+    return "lead" if pooling == "mean" and names.startswith("Weighted") else pooling
 
 
 POOLINGS = {
@@ -276,8 +244,6 @@ WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')
 LEXICAL = "## Lexical half"
 SCORES = "## Scores"
 NAME = "A docemb student"  # the heading of a card, and the model of its results
-# The results in the front matter of a card, as the hub reads them.
-RESULTS = re.compile(r"^model-index:\n(?:(?!---$)[ -].*\n)*", flags=re.MULTILINE)
 RANKING = ("map", "mrr")  # metrics of retrieval; others are those of classification
 BY_HAND = " The weight of the lexical half was chosen by hand."
 LEXICAL_SENTENCE = (
@@ -299,7 +265,7 @@ def student_card(
 
     encoder: the model that the student was made of; datasets: on a hub, that it was trained on.
     """
-    model_type = student.config.model_type
+    model_type = student.model.config.model_type
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
     front = ModelCardData(
         base_model=_hub_id(encoder),
@@ -320,13 +286,7 @@ def _hub_id(encoder: str | None) -> str | None:
     """Return the id of an encoder on the hub; None for a folder of this machine."""
     if encoder is None or Path(encoder).is_dir():
         return None
-    if encoder in PACKAGED:
-        return f"sentence-transformers/{encoder.rpartition('/')[2]}"
-    try:
-        validate_repo_id(encoder)
-    except HFValidationError:
-        return None
-    return encoder
+    return f"sentence-transformers/{Path(encoder).name}" if encoder in PACKAGED else encoder
 
 
 def with_lexical_half(card: str, student: Writable, documents: str) -> str:
@@ -335,34 +295,15 @@ def with_lexical_half(card: str, student: Writable, documents: str) -> str:
     What the card says of an earlier half, and the scores of the student before, are left out.
     """
     half = student.lexical
-    dim = half.vectors.shape[1] if half is not None else 0
-    sentence = LEXICAL_SENTENCE.format(dim=dim, width=student.width, documents=documents)
-    if half is not None and half.weight_given:
+    assert half is not None  # of an adapted student
+    dim = half.vectors.shape[1]
+    sentence = LEXICAL_SENTENCE.format(dim=dim, width=half.dim, documents=documents)
+    if half.weight_given:
         sentence += BY_HAND
-    return f"{_of_the_encoder(card)}\n\n{LEXICAL}\n\n{sentence}\n"
-
-
-def plain_card(card: str, student: Writable) -> str:
-    """Say in a card what the folder of `Student.save_plain` leaves out of a student."""
-    without_code, with_code = WITH_CODE
-    card = _of_the_encoder(card).replace(with_code, without_code)
-    card = card.replace(POOLINGS["lead"], POOLINGS["mean"])
-    missing = left_out(student)
-    return f"{card}\n\nLeft out of the student: {missing}.\n" if missing else f"{card}\n"
-
-
-def left_out(student: Writable, *, keeps_lead: bool = False) -> str:
-    """Name what a plain folder lacks of a student; "" where it lacks nothing.
-
-    keeps_lead: the form keeps the weights of the first tokens, as an ONNX file does.
-    """
-    parts = []
-    if student.lexical is not None:
-        dim = student.width - student.config.hidden_size
-        parts.append(f"the half of words, {dim} of {student.width} dimensions")
-    if student.pooling == "lead" and not keeps_lead:
-        parts.append("the greater weight of the first 256 tokens")
-    return " and ".join(parts)
+    kept = _before(card, LEXICAL, SCORES)
+    kept.data["eval_results"] = None
+    kept.data["model_name"] = None
+    return f"{kept}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
 def saved_training(path_or_id: str) -> str | None:
@@ -370,8 +311,7 @@ def saved_training(path_or_id: str) -> str | None:
 
     None: the encoder was converted, or the folder is older than this field.
     """
-    trained_on: str | None = read_json(path_or_id, STUDENT).get("trained_on")
-    return trained_on
+    return read_json(path_or_id, STUDENT).get("trained_on")
 
 
 def default_prompt(name: str) -> str:
@@ -381,9 +321,8 @@ def default_prompt(name: str) -> str:
     """
     path_or_id = resolve(name)
     general = read_json(path_or_id, GENERAL)
-    prompts = general.get("prompts")
-    prompt = prompts.get(general.get("default_prompt_name")) if isinstance(prompts, dict) else None
-    if not isinstance(prompt, str) or not prompt:
+    prompt = (general.get("prompts") or {}).get(general.get("default_prompt_name"))
+    if not prompt:
         return ""
     modules = read_modules(path_or_id)
     folder = modules[1][1] if len(modules) > 1 else ""
@@ -396,7 +335,7 @@ def default_prompt(name: str) -> str:
 
 def saved_card(path_or_id: str) -> str:
     """Return the card of a saved model; "" where there is none."""
-    file = find_file(path_or_id, README)
+    file = find_file(path_or_id, CARD)
     return "" if file is None else file.read_text(encoding="utf-8", errors="replace")
 
 
@@ -421,17 +360,13 @@ def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float |
             metric_value=round(value, 4),
         )
         results.append(result)
-    index = ModelCardData(model_name=NAME, eval_results=results).to_yaml() if results else ""
-    card = RESULTS.sub("", _before(saved_card(str(folder)), SCORES))
-    card = card.replace("\n---\n", f"\n{index}\n---\n", 1) if index else card
-    write_text(Path(folder) / README, "\n".join([card, "", SCORES, "", *lines, ""]))
+    card = _before(saved_card(str(folder)), SCORES)
+    card.data["model_name"] = NAME
+    card.data["eval_results"] = results
+    write_text(Path(folder) / CARD, "\n".join([str(card), "", SCORES, "", *lines, ""]))
 
 
-def _of_the_encoder(card: str) -> str:
-    """Return the card up to what it says of a lexical half, and without scores."""
-    return RESULTS.sub("", _before(card, LEXICAL, SCORES))
-
-
-def _before(card: str, *headings: str) -> str:
+def _before(card: str, *headings: str) -> ModelCard:
     """Return the card up to the first of these headings."""
-    return re.split(f"^({'|'.join(headings)})$", card, flags=re.MULTILINE)[0].rstrip()
+    text = re.split(f"^({'|'.join(headings)})$", card, flags=re.MULTILINE)[0]
+    return ModelCard(text.rstrip(), ignore_metadata_errors=True)

@@ -28,18 +28,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
 
-INPUTS = ("input_ids", "attention_mask")
-OUTPUT = "sentence_embedding"
 # What the softmax adds where a query must not see a key. With -inf the softmax of a block of
 # padding alone would not be a number.
 UNSEEN = -1e9
-MOST_BYTES = 2**31  # of an ONNX file, whose format cannot hold more
 EXAMPLE = 3  # whole blocks of the documents that the exporter follows through the graph
 
 
@@ -124,63 +120,35 @@ def _with_neighbours(blocks: Tensor, outside: float = 0.0) -> Tensor:
     return torch.cat([wide[:, :-2], wide[:, 1:-1], wide[:, 2:]], dim=2)
 
 
-def write_onnx(student: Student, file: str | Path) -> None:
-    """Write the dense half of a student as an ONNX file; the file appears when it is whole.
+def write_onnx(student: Student, file: Path) -> None:
+    """Write the dense half of a student as an ONNX file.
 
     The graph takes `input_ids` and `attention_mask`, (B, T) int64 of any B and T, and gives
     `sentence_embedding`, (B, D) float32. The metadata hold `max_tokens`, at which the caller cuts a
     document, and the `prompt` that the caller puts before its text. The lexical half stays in the
-    folder of the student. Raises InputError where the extra `onnx` is not installed, for a student
-    with global attention or of another kind than Longformer, and for weights of more than 2 GB.
+    folder of the student. Raises InputError where the extra `onnx` is not installed, and for a
+    student with global attention or of another kind than Longformer.
     """
     if find_spec("onnxscript") is None:
         mend = 'run `pip install "docemb[onnx]"`'
         raise InputError(f"the package onnxscript is not installed; {mend}")
     forward = PaddedForward(student).eval()
-    size = sum(weight.nbytes for weight in forward.state_dict().values())
-    if size >= MOST_BYTES:
-        problem = f"the weights take {size / 2**30:.1f} GB, and an ONNX file holds less than 2"
-        raise InputError(f"{problem}; export a student of fewer layers or words")
-
-    program = _exported(forward)
-    about = {
-        "docemb": __version__,
-        "max_tokens": student.max_tokens,
-        "pooling": student.pooling,
-        "prompt": student.prompt,
-    }
-    for name, fact in about.items():
-        program.model.metadata_props[name] = str(fact)
-    path = Path(file)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        program.save(partial, external_data=False)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _exported(forward: PaddedForward) -> torch.onnx.ONNXProgram:
-    """Follow an example through the graph, for any number of documents and tokens."""
-    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
     # Sizes of 0 and 1 would become constants, and one tensor given twice would become one input.
     mask = torch.ones((2, EXAMPLE * forward.block + 1), dtype=torch.int64)
-    log = logging.getLogger("torch.onnx")  # lists what it skips without torchvision
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of names that torch has deprecated and still uses
-            program = torch.onnx.export(
-                forward,
-                (mask.clone(), mask),
-                input_names=INPUTS,
-                output_names=[OUTPUT],
-                dynamic_shapes=[dynamic, dynamic],
-                dynamo=True,
-                verbose=False,
-            )
-    finally:
-        log.setLevel(level)
-    assert program is not None  # that of the exporter which `dynamo` chooses
-    return program
+    dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists what it skips
+    with warnings.catch_warnings(action="ignore"):  # of names that torch has deprecated and uses
+        program = torch.onnx.export(
+            forward,
+            (mask.clone(), mask),
+            input_names=["input_ids", "attention_mask"],
+            output_names=["sentence_embedding"],
+            dynamic_shapes=[dynamic, dynamic],
+            verbose=False,
+        )
+    assert program is not None  # that of the exporter which torch takes by default
+    about = program.model.metadata_props
+    about["max_tokens"] = str(student.max_tokens)
+    about["pooling"] = student.pooling
+    about["prompt"] = student.prompt
+    program.save(file, external_data=False)

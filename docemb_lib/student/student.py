@@ -208,26 +208,13 @@ class Student(nn.Module):
         student.prompt = export.default_prompt(str(folder_or_id))
         return student.eval()
 
-    def save(self, folder: str | Path, *, card: str | None = None) -> None:
+    def save(self, folder: str | Path, *, card: str | None = None, words: bool = True) -> None:
         """Write a sentence-transformers folder.
 
-        `card` is its README with front matter; None writes a plain one.
+        card: its README with front matter; None writes a plain one. words: False leaves the
+        lexical half out, so that the folder holds no code unless `pooling` is "lead".
         """
-        export.write_folder(self, Path(folder), card)
-
-    def save_plain(self, folder: str | Path, *, card: str | None = None) -> None:
-        """Write the dense half as a folder that every sentence-transformers loads, without code.
-
-        Its embeddings are those of `dense_half`; pooling "lead" becomes "mean". `card` is that of
-        the student; None writes a plain one. Raises InputError for global attention, which early
-        releases lack.
-        """
-        if self.pooling == "cls":
-            problem = "pooling cls has global attention, which needs release 5.4"
-            raise InputError(f"{problem} of sentence-transformers; save the student as it is")
-        dense = self.dense_half()
-        dense.pooling = "mean" if self.pooling == "lead" else self.pooling
-        dense.save(folder, card=export.plain_card(card or export.student_card(self), self))
+        export.write_folder(self if words else self.dense_half(), Path(folder), card)
 
     def adapt(
         self,

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import psutil
@@ -12,7 +11,7 @@ from conftest import write_files
 
 from docemb_lib.base import hardware
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.hardware import fast_bf16, free_memory, matmul_peak, uses_bf16
+from docemb_lib.base.hardware import fast_bf16, free_memory, uses_bf16
 
 GiB = 2**30
 
@@ -88,17 +87,6 @@ tune_environment()
 def test_a_process_ends_without_a_collection_of_what_it_has_imported():
     done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True)
     assert done.stdout == "True\n"
-
-
-def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
-    monkeypatch.setattr(hardware, "PEAK_SIZE", {"cpu": 1024})
-    matmul_peak.cache_clear()
-    A = torch.randn(1024, 1024)
-    start = time.perf_counter()
-    A @ A
-    reached = 2 * 1024**3 / (time.perf_counter() - start)
-    peak = matmul_peak("cpu", torch.float32)
-    assert 0.1 * reached < peak == matmul_peak("cpu", torch.float32)
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 import typer
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 from sklearn.preprocessing import normalize
@@ -38,8 +40,19 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
     env = {**os.environ, "COLUMNS": "400"}
     done = subprocess.run([*DOCEMB, "--help"], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
-    assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
+    assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate"))
     assert docemb("run", "--prfile", "tiny").returncode == 2
+
+
+def test_doctor_says_versions_precision_threads_and_where_outputs_lie(workspace_root, monkeypatch):
+    monkeypatch.setenv("DOCEMB_PRECISION", "bf16")
+    monkeypatch.chdir(workspace_root / "params")
+    lines = docemb("doctor").stdout.splitlines()
+    facts = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    assert facts["torch"] == metadata.version("torch")
+    assert re.fullmatch(r"bf16 on (cpu|cuda:0), DOCEMB_PRECISION=bf16", facts["precision"])
+    assert facts["threads"] == str(torch.get_num_threads())
+    assert facts["outputs"] == str(workspace_root / "outputs")
 
 
 @pytest.mark.parametrize("name", typer.main.get_command(app).commands)
@@ -490,33 +503,18 @@ def student_folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([], "give either --onnx or --plain"),
-        (["--onnx", "--plain"], "give either --onnx or --plain"),
-        (["--onnx"], "the file of --onnx ends in .onnx"),
-    ],
-    ids=["no form", "two forms", "another ending"],
-)
-def test_an_export_without_one_form_is_refused(student_folder, tmp_path, given, said):
-    refused(docemb("export", student_folder, "-o", tmp_path / "out", *given), said)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_plain_folder_is_written_once_and_says_what_it_lacks(student_folder, tmp_path):
-    out = tmp_path / "plain"
-    done = docemb("export", student_folder, "--plain", "-o", out)
-    said = "the dense half, 384 dimensions; left out: the greater weight of the first 256 tokens\n"
-    assert (done.returncode, done.stdout) == (0, f"{out}: {said}"), done.stderr
-    assert not list(out.rglob("*.py"))
-    again = docemb("export", student_folder, "--plain", "-o", out)
-    refused(again, f"-o {out}: this exists already; name a new file or folder")
+def test_an_export_to_another_ending_or_over_a_file_is_refused(student_folder, tmp_path):
+    out = tmp_path / "out"
+    refused(docemb("export", student_folder, "-o", out), "the name of the file must end in .onnx")
+    assert not out.exists()
+    there = write_files(tmp_path, {"there.onnx": "mine"}) / "there.onnx"
+    refused(docemb("export", student_folder, "-o", there), "this exists already; name a new file")
+    assert there.read_text() == "mine"
 
 
 def test_an_onnx_file_is_written_with_the_weights_of_the_first_tokens(student_folder, tmp_path):
     pytest.importorskip("onnxscript", reason="the extra docemb[onnx] is not installed")
     out = tmp_path / "made" / "student.onnx"
-    done = docemb("export", student_folder, "--onnx", "-o", out)
+    done = docemb("export", student_folder, "-o", out)
     assert done.stdout == f"{out}: the dense half, 384 dimensions\n", done.stderr
     assert out.is_file()

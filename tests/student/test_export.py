@@ -86,8 +86,7 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
     theirs, written = (
         json.loads((tmp_path / name / file).read_text()) for name in ("theirs", "ours")
     )
-    for field in ("__version__", "model_type"):
-        assert written[field] == theirs[field]
+    assert written["model_type"] == theirs["model_type"]
 
 
 def test_global_attention_and_pooling_distinguish_three_students(make_kind, tmp_path, refused):
@@ -243,7 +242,6 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     [
         ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
         ("intfloat/e5-small-v2", "intfloat/e5-small-v2"),
-        ("/absent/folder/of/mine", None),
         (".", None),
         (None, None),
     ],
@@ -280,9 +278,9 @@ def test_the_hub_reads_scores_from_a_card(scored):
     assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def test_scores_of_another_half_leave_the_card(make_student, scored):
+def test_scores_of_another_half_leave_the_card(adapted, scored):
     before = (scored / "README.md").read_text()
-    after = with_lexical_half(before, make_student(windows=[8]), "40 documents")
+    after = with_lexical_half(before, adapted("mean"), "40 documents")
     assert ModelCard(after).data.eval_results is None
     assert ModelCard(after).data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert "0.7500" not in after
@@ -302,46 +300,22 @@ def adapted(make_student):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
-def test_a_plain_folder_gives_the_dense_half_without_code(adapted, texts, tmp_path, pooling):
+def test_a_folder_without_words_is_plain_and_gives_the_dense_half(
+    adapted, texts, tmp_path, pooling
+):
     student = adapted(pooling)
-    student.save_plain(tmp_path)
-    stock = in_stock_sentence_transformers(tmp_path)
-    expected = student.dense_half().embed(texts, bf16=False)
-    np.testing.assert_allclose(stock.encode(texts, batch_size=3), expected, rtol=0, atol=1e-5)
+    student.save(tmp_path, words=False)
     assert not list(tmp_path.rglob("*.py"))
+    assert "trust_remote_code" not in (tmp_path / "README.md").read_text()
+    in_stock = in_stock_sentence_transformers(tmp_path).encode(texts, batch_size=3)
+    expected = student.dense_half().embed(texts, bf16=False)
+    np.testing.assert_allclose(in_stock, expected, rtol=0, atol=1e-5)
 
 
-def test_a_plain_folder_has_an_unweighted_mean_where_the_student_weighs(adapted, texts, tmp_path):
+def test_a_folder_without_words_keeps_the_weights_of_the_first_tokens(adapted, texts, tmp_path):
     student = adapted("lead")
-    student.save_plain(tmp_path / "plain")
-    student.model.save_pretrained(tmp_path / "model")
-    student.tokenizer.save_pretrained(tmp_path / "model")
-    # A plain Longformer is a student that pools by mean.
-    expected = Student.load(tmp_path / "model").embed(texts, bf16=False)
-    stock = in_stock_sentence_transformers(tmp_path / "plain")
-    np.testing.assert_allclose(stock.encode(texts, batch_size=3), expected, rtol=0, atol=1e-5)
-
-
-def test_a_plain_folder_of_a_student_without_words_is_its_folder(make_student, texts, tmp_path):
-    student = make_student(windows=[8, 16])
-    student.save_plain(tmp_path)
-    expected = student.embed(texts, bf16=False)
-    np.testing.assert_array_equal(Student.load(tmp_path).embed(texts, bf16=False), expected)
-    assert "Left out" not in (tmp_path / "README.md").read_text()
-
-
-def test_the_card_of_a_plain_folder_says_what_is_left_out(adapted, tmp_path):
-    student = adapted("lead")
-    student.save(tmp_path / "whole")
-    whole = (tmp_path / "whole" / "README.md").read_text()
-    student.save_plain(tmp_path / "plain", card=whole)
-    plain = (tmp_path / "plain" / "README.md").read_text()
-    assert "trust_remote_code" in whole
-    assert "trust_remote_code" not in plain
-    assert "Left out of the student: the half of words, 16 of 32 dimensions and the gre" in plain
-
-
-def test_global_attention_has_no_plain_folder(make_kind, tmp_path, refused):
-    refused(
-        "has global attention.*save the student as it is$", make_kind("cls").save_plain, tmp_path
-    )
+    student.save(tmp_path, words=False)
+    loaded = Student.load(tmp_path)
+    assert (loaded.pooling, loaded.lexical) == ("lead", None)
+    expected = student.dense_half().embed(texts, bf16=False)
+    np.testing.assert_array_equal(loaded.embed(texts, bf16=False), expected)

@@ -1,1 +1,0 @@
-"""Benchmarks of docemb and its peers in one process: student, embed, Paragraph Vector, heads."""
