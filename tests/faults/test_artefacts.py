@@ -61,6 +61,8 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     values = ask(root)
     manifests = sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
     folders = {manifest.parent: published_in(manifest.parent) for manifest in manifests}
+    paths = [file for files in folders.values() for file in files if file.suffix in ARRAYS]
+    arrays = {file: file.read_bytes() for file in paths}
     for folder, files in folders.items():
         for file, harm in itertools.product(files, DAMAGE):
             content = file.read_bytes()
