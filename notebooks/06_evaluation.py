@@ -326,16 +326,18 @@ if by_length["bucket"].nunique() > 1:
 neighbourhoods = widgets.neighbourhoods_of(run)
 widgets.neighbour_browser(neighbourhoods)
 
+# %% [markdown]
+# *Why* are the first document and its nearest one near? Their cosine is the sum of all pairs of passages and of all
+# words. A passage counts by its states in context; the mean that centres is spread over tokens and words. The greatest
+# contributions:
+
 # %%
-why = """*Why* are the first document and its nearest one near? Their cosine is the sum of all pairs
-of passages and of all words. A passage counts by its states in context; the mean that centres is
-spread over tokens and words. The greatest contributions:"""
 student = Student.load(run.stages.students.trained.path)
 if student.pooling in ("mean", "lead"):  # others average no states
     pool = neighbourhoods.pool(neighbourhoods.tasks[0])
     of_student, *_ = pool.neighbours(0, 1).values()
     parts = student.explain(pool.texts[0], pool.texts[of_student.index[0]])
-    display(Markdown(why), figures.table(parts.head(10)))
+    display(figures.table(parts.head(10)))
 
 # %%
 section = """## All students: Table 5.7
