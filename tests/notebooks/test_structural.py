@@ -57,17 +57,6 @@ def test_the_four_losses_are_those_of_plain_loops(defined, views):
         assert_close(contrastive[i], -torch.log(exponentials[i] / sum(exponentials)))
 
 
-@pytest.mark.parametrize("loss", ["margin", "contrastive"])
-def test_a_loss_against_all_others_of_a_batch_is_the_loss_of_the_batch(defined, views, loss):
-    y, t = views
-    of_batch = {
-        "margin": lambda: defined.max_margin(defined.mse(y, t), 1.0),
-        "contrastive": lambda: defined.contrastive(defined.cosine(y, t), 0.1),
-    }
-    against = getattr(defined, f"{loss}_against")(y[:1], t[:1], t[1:])
-    assert_close(against, of_batch[loss]()[:1])
-
-
 def test_the_gradient_of_max_margin_depends_on_y_unless_gamma_is_one(defined, views):
     y, t = views
     for gamma, is_constant in ((0.5, False), (1.0, True), (1.5, False)):
