@@ -42,8 +42,12 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace) -> Outlook:
     subjects: dict[str, list[str]] = {}  # by the reason for which `docemb run` would refuse them
     for number, step in enumerate(steps, 1):
         missing = [run for run in step.runs if run in not_done]
+        checked = set()
         for run in missing:
             stages = Stages(run.key, workspace)
+            if stages.checked_as in checked:
+                continue
+            checked.add(stages.checked_as)
             for need in _needs_of(stages):
                 lines = needs.setdefault(need, [])
                 if number not in lines:

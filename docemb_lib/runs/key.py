@@ -198,8 +198,13 @@ class RunKey:
     def inputs(self) -> dict[str, Any]:
         """All that results depend on except for notebook and parameters, as JSON.
 
-        The section `simde` counts in self-supervised runs only.
+        They are computed once for all runs of a profile, because that reads many files.
         """
+        sections = self.profile.model_dump_json(exclude={"parameters", "notebooks", "plan"})
+        return self.profile.once((sections, self.self_supervised), self._read_inputs)
+
+    def _read_inputs(self) -> dict[str, Any]:
+        """Compute `inputs`. The section `simde` counts in self-supervised runs only."""
         profile = self.profile
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the

@@ -64,6 +64,15 @@ class Stages:
             yield partial(pretrained.require, model, stay_online=True)
 
     @property
+    def checked_as(self) -> tuple[object, ...]:
+        """What `checks` depend on: those of two runs with equal values have the same results.
+
+        `RunKey.check` is not covered. It depends on all parameters, and a plan is resolved by it.
+        """
+        key = self.key
+        return (key.notebook, key.setting, key.profile.parameters.documents, key.own_loss)
+
+    @property
     def models(self) -> list[str]:
         """The pretrained models that the run loads, by name.
 

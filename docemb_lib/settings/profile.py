@@ -5,11 +5,11 @@ sizes. In a YAML file, keys of a mapping replace those of the file that its key 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from docemb_lib.base.errors import InputError, did_you_mean, nearest
 from docemb_lib.base.integrity import read_json
@@ -30,6 +30,7 @@ from docemb_lib.settings.notebooks import REGISTRY, unknown_notebook
 from docemb_lib.settings.parameters import Parameters
 
 Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
 # Hidden sizes of the usual encoders of students and structural teachers.
 WIDTHS = {
     "all-MiniLM-L6-v2": 384,
@@ -99,6 +100,7 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
+    _computed: dict[Hashable, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _notebooks_take_their_parameters(self) -> Self:
@@ -173,6 +175,12 @@ class Profile(sections.Section):
             **REGISTRY[notebook].fixed,
         }
         return self.with_parameters(source=notebook, **parameters)
+
+    def once(self, name: Hashable, compute: Callable[[], Result]) -> Result:
+        """Return what `compute` gives, computed once for this profile and its copies for runs."""
+        if name not in self._computed:
+            self._computed[name] = compute()
+        return self._computed[name]
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation.

@@ -70,9 +70,14 @@ def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
     Raises InputError if data, models or settings of any of them are wrong or missing.
     """
     missing = [run for run in planned if not is_done(run, workspace)]
+    checked = set()
     for run in missing:
+        stages = Stages(run.key, workspace)
+        if stages.checked_as in checked:
+            continue
+        checked.add(stages.checked_as)
         try:
-            Stages(run.key, workspace).check()
+            stages.check()
         except InputError as error:
             raise InputError(f"{run.notebook} ({run.label}): {error}") from None
     return missing

@@ -201,19 +201,19 @@ def test_all_runs_are_checked_before_the_first_kernel_starts(
     )
     refused(r"plan, line 2 \(05_weighting\): .*384 → 16 → 17.*16 → 16", steps, SUCCEEDS, lines)
     plan = steps(
-        SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.6}]"
+        SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, documents: 12}]"
     )
     monkeypatch.setattr(
         execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started")
     )
 
     def check_task(profile, *_):
-        if profile.parameters.lam == 0.6:
+        if profile.parameters.documents == 12:
             raise InputError("its files are gone")
 
     monkeypatch.setattr("docemb_lib.runs.scores.check_task", check_task)
     refused(
-        r"^05_weighting \(cosine;.*λ=0.6\): its files are gone",
+        r"^05_weighting \(cosine;.*λ=0.5\): its files are gone",
         execute_plan,
         plan,
         workspace,
