@@ -14,8 +14,7 @@ from docemb_lib.base.integrity import CARD, MANIFEST
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.student import Student
-from docemb_lib.workspace import Workspace, publish
+from docemb_lib.workspace import Workspace
 
 
 def ask(root: Path) -> dict[str, object]:
@@ -78,19 +77,3 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     assert ask(root) == values
     assert [file for file in hurt if str(file) not in caplog.text] == []
     assert [file for file, content in arrays.items() if file.read_bytes() != content] == []
-
-
-def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refused):
-    folder = root / "artefacts" / "student" / "it"
-    student = Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8)
-    publish(folder, student.save, inputs={})
-    mend = f"remove {folder} and give the command that made it again"
-    harms = {"model.safetensors": flip, "modules.json": Path.unlink, MANIFEST: flip}
-    for name, harm in harms.items():
-        file = folder / name
-        content = file.read_bytes()
-        harm(file)
-        refused(rf"^{file} is (missing|damaged.*); {mend}$", Student.load, folder)
-        file.write_bytes(content)
-        integrity._digests.clear()  # where file times are coarse, all states have one
-    Student.load(folder)
