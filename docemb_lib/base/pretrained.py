@@ -108,12 +108,6 @@ def _nowhere(name: str) -> str:
     return f"{name}: there is no such folder{question}"
 
 
-def hub_silence() -> str:
-    """Why nothing can be streamed from the hub; "" if the hub answers."""
-    online = not constants.HF_HUB_OFFLINE and ask_hub(constants.ENDPOINT) is not None
-    return "" if online else SILENT
-
-
 @cache  # a plan asks for each of its runs
 def ask_hub(address: str) -> int | None:
     """The HTTP status of an address of the hub, or None without an answer within `HUB_SECONDS`.

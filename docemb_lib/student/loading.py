@@ -72,12 +72,11 @@ HEAD = re.compile(
 )
 
 
-def no_student(name: str, path_or_id: str) -> InputError:
+def no_student(name: str, kind: str) -> InputError:
     """Return the error for a model that is no student, with the command that makes one.
 
-    name: as the user gave it.
+    name: as the user gave it; kind: its `model_type`.
     """
-    kind = load_config(path_or_id).model_type
     if kind in SHORT:
         return InputError(
             f"The model {name} is a short encoder and no student. Make a student of it with "

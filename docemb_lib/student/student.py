@@ -191,8 +191,11 @@ class Student(nn.Module):
         do not belong together and for pickled weights.
         """
         source = resolve(str(folder_or_id))
+        config = loading.load_config(source)
+        if config.model_type not in loading.LONG:
+            raise loading.no_student(str(folder_or_id), config.model_type)
         pooling = export.saved_pooling(str(folder_or_id))
-        model = loading.load_weights(source, loading.load_config(source))
+        model = loading.load_weights(source, config)
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         loading.check_tokens(str(folder_or_id), model, tokenizer)

@@ -69,7 +69,7 @@ def train_objective(
     model: Objective | PairObjective,
     train: Documents,
     validation: Documents,
-    *others: Documents,
+    *,
     settings: Training,
     seed: int,
     folder: Path,
@@ -82,7 +82,6 @@ def train_objective(
     The checkpoints stay: call `remove_checkpoints` once the result is saved.
 
     Args:
-        others: further documents whose digest identifies the run.
         trainer_class: the trainer, which gets `options`.
         pass_documents: number of documents that one pass must hold, however long they are. None: a
             batch.
@@ -99,7 +98,6 @@ def train_objective(
     updates = settings.epochs * len(of_epoch)
     args = training_arguments(settings, precision, updates=updates, seed=seed, folder=checkpoints)
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    digests = [documents.digest() for documents in (train, validation, *others)]
     configuration = {
         "processes": processes,
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -108,7 +106,7 @@ def train_objective(
         "objective": repr(model),
         "torch": torch.__version__,
         "weights": shapes,
-        "documents": digests,
+        "documents": [train.digest(), validation.digest()],
     }
     identity = fingerprint_of(configuration)
     with args.main_process_first(local=False):  # it removes what others must not find

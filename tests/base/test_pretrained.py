@@ -158,13 +158,6 @@ def test_a_near_folder_without_a_model_is_not_offered(hub, refused, tmp_path, mo
     refused("^my_student: there is no such folder, ", pretrained.require, "my_student")
 
 
-@pytest.mark.parametrize("status", [None, 200, 404, 503])
-def test_the_hub_is_asked_once_whether_it_answers(hub, status):
-    asked = hub(status)
-    assert [bool(pretrained.hub_silence()) for _ in range(2)] == [status is None] * 2
-    assert asked.count("/") == (status is not None)
-
-
 def test_the_hub_is_asked_once_for_a_model_that_it_has(hub):
     asked = hub(200)
     assert [pretrained.require("some/model") for _ in range(2)] == ["some/model"] * 2
