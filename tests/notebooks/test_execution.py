@@ -182,7 +182,6 @@ def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
         "tasks",
         "differences",
         "by-length",
-        "by-position",
     }  # those of several runs would repeat these
     (record,) = records.all_records("06_evaluation", workspace=Workspace(root))
     assert not [name for name in record.metrics if name.endswith(("ndcg", "hit_rate_10"))]
