@@ -200,8 +200,13 @@ class RunKey:
 
         They are computed once for all runs of a profile, because that reads many files.
         """
-        sections = self.profile.model_dump_json(exclude={"parameters", "notebooks", "plan"})
-        return self.profile.once((sections, self.self_supervised), self._read_inputs)
+        determined_by = (self.sections, self.self_supervised, asked_precision())
+        return self.profile.once(determined_by, self._read_inputs)
+
+    @cached_property
+    def sections(self) -> str:
+        """All sections of the profile but parameters and plan, as JSON; no file is read."""
+        return self.profile.model_dump_json(exclude={"parameters", "notebooks", "plan"})
 
     def _read_inputs(self) -> dict[str, Any]:
         """Compute `inputs`. The section `simde` counts in self-supervised runs only."""

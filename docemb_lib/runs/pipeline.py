@@ -70,7 +70,7 @@ class Stages:
         `RunKey.check` is not covered. It depends on all parameters, and a plan is resolved by it.
         """
         key = self.key
-        return (key.notebook, key.setting, key.profile.parameters.documents, key.own_loss)
+        return (key.notebook, key.sections, key.profile.parameters.documents, key.own_loss)
 
     @property
     def models(self) -> list[str]:

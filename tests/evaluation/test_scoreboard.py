@@ -91,9 +91,8 @@ def comparison(verdicts: dict[str, str], task: str = OVERALL, metric: str = "mea
         ("untrained", "SBERT", task, metric, "worse"),
         ("student", "SBERT", "package", "f1_macro", "better"),
     ]
-    return pd.DataFrame(
-        [*rows, *others], columns=["model", "reference", "task", "metric", "verdict"]
-    )
+    columns = ["model", "reference", "task", "metric", "verdict"]
+    return pd.DataFrame([*rows, *others], columns=columns).assign(detectable=0.0)
 
 
 FOUND = intervals(
@@ -219,7 +218,7 @@ def test_tests_are_told_by_verdict_with_differences_and_corrected_p_values():
         ],
         columns=["task", "difference", "p_holm", "verdict"],
     )
-    assert boards.told(tests) == (
+    assert boards.told(tests.assign(detectable=0.0)) == (
         "better on package (+.029, p < .001), on halves (+.010, p .012) and in the mean (+.011, "
         "p .030); not shown to differ on see-also (-.006, p .840)"
     )
