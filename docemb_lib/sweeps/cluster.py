@@ -66,8 +66,6 @@ def local_workers(count: int) -> Iterator[Client]:
         # takes eight hundredths of a core from the runs.
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",
-        # Dask gives up a worker that is not back after 15 seconds, which a busy machine may take.
-        "distributed.deploy.lost-worker-timeout": "10 minutes",
     }
     with dask.config.set(settings), ExitStack() as stack:
         with uninterrupted():
