@@ -16,7 +16,8 @@ from docemb_lib.runs.embeddings import embed_once, kept_embeddings, store_of
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 
-# Embeds a text as its number, slowly; says which texts it embeds.
+# Embeds a text as its number, so many seconds a block; says how many texts it embeds. Without a
+# number of seconds it waits with each block until its input ends.
 WRITER = """
 import sys, time
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from docemb_lib.workspace import Workspace
 
 def embed(texts):
     print(len(texts), flush=True)
-    time.sleep(float(sys.argv[2]))
+    time.sleep(float(sys.argv[2])) if len(sys.argv) > 2 else sys.stdin.read()
     return np.array([[int(text)] for text in texts], dtype="float32")
 
 embeddings.BLOCK = 5
@@ -51,9 +52,10 @@ def shards_in(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("shard.json"))
 
 
-def start(root, seconds):
-    command = [sys.executable, "-c", WRITER, str(root), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def start(root, *seconds):
+    command = [sys.executable, "-c", WRITER, str(root), *map(str, seconds)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes, text=True)
 
 
 def test_only_missing_texts_are_embedded_once_for_each_model(workspace, embedder):
@@ -89,11 +91,13 @@ def test_two_processes_embed_each_block_once_between_them(workspace):
 
 
 def test_a_block_that_another_process_embeds_is_waited_for_last(workspace):
-    first = start(workspace.root, 1)
-    assert first.stdout.readline() == "5\n"  # it embeds the first block
+    first = start(workspace.root)
+    assert first.stdout.readline() == "5\n"  # it embeds the first block, until its input ends
     second = start(workspace.root, 0)
-    assert second.communicate(timeout=60)[0] == "5\n5\n5\n"
+    assert [second.stdout.readline() for _ in range(3)] == ["5\n"] * 3
+    assert second.poll() is None
     assert first.communicate(timeout=60)[0] == ""
+    assert second.communicate(timeout=60)[0] == ""
 
 
 @pytest.mark.parametrize("name", ["embeddings.npy", "shard.json", "artefact.json"])
