@@ -27,7 +27,10 @@ from docemb_lib.workspace import Workspace
 
 def embed(texts):
     print(len(texts), flush=True)
-    time.sleep(float(sys.argv[2])) if len(sys.argv) > 2 else sys.stdin.read()
+    if len(sys.argv) > 2:
+        time.sleep(float(sys.argv[2]))
+    else:
+        sys.stdin.read()
     return np.array([[int(text)] for text in texts], dtype="float32")
 
 embeddings.BLOCK = 5
