@@ -44,7 +44,7 @@ from docemb_lib.student.loading import load_masked_head
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
-from docemb_lib.training.run import History, precision_of, train_objective
+from docemb_lib.training.run import History, leave_group, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
 from docemb_lib.workspace import Artefact, Workspace, write_text
 
@@ -243,6 +243,7 @@ class StudentStage:
         student = Student.load(self.before_training.path)
         train = self._learn_from_pairs if self.key.self_supervised else self._distil
         trained = train(student, folder)
+        leave_group()
         if int(os.environ.get("RANK", 0)):  # `train_along`
             return
         student.trained_on = f"{trained.documents} documents of {self.profile.corpus.source}"

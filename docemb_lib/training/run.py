@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments
 
@@ -160,6 +161,15 @@ def train_objective(
         if "eval_loss" in row:
             validations.append({name.removeprefix("eval_"): row[name] for name in row})
     return History(train=trained, validation=validations)
+
+
+def leave_group() -> None:
+    """End the group of torchrun's processes, if there is one.
+
+    A process that exits while the threads of its group are at work is aborted.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def training_arguments(
