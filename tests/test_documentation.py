@@ -41,10 +41,9 @@ def test_the_examples_of_a_loss_a_teacher_and_a_task_run_one_after_the_other(
     losses = {teaching.name: type(teaching.loss).__name__ for teaching in teachings}
     assert losses == {"structural": "Huber"}
     assert (names["folder"] / "model.safetensors").is_file()
-    mean, deviation = map(float, capsys.readouterr().out.split()[-2:])
+    mean = float(capsys.readouterr().out.split()[-1])
     assert mean == names["score"].mean
     assert 0 <= mean <= 1
-    assert 0 <= deviation <= 0.5
 
 
 def test_the_example_of_an_onnx_file_gives_the_embeddings_of_the_student(tmp_path, monkeypatch):
