@@ -332,12 +332,16 @@ widgets.neighbour_browser(neighbourhoods)
 # contributions:
 
 # %%
+from textwrap import shorten
+
 student = Student.load(run.stages.students.trained.path)
 if student.pooling in ("mean", "lead"):  # others average no states
     pool = neighbourhoods.pool(neighbourhoods.tasks[0])
     of_student, *_ = pool.neighbours(0, 1).values()
-    parts = student.explain(pool.texts[0], pool.texts[of_student.index[0]])
-    display(figures.table(parts.head(10)))
+    parts = student.explain(pool.texts[0], pool.texts[of_student.index[0]]).head(10)
+    for side in ("of A", "of B"):
+        parts[side] = [shorten(text, 120, placeholder=" …") for text in parts[side]]
+    display(figures.table(parts))
 
 # %%
 section = """## All students: Table 5.7
