@@ -36,13 +36,10 @@ class Progress:
         )
 
     def begin(self, runs: Runs, missing: Runs, where: str) -> None:
-        """Count the runs of a plan, or further ones that records have chosen.
-
-        where: names the workers.
-        """
-        self.runs += len(runs)
+        """Say how many runs a plan has; where: names the workers."""
+        self.runs = len(runs)
         labels = Counter(run.label for run in runs)
-        self.repeated |= {label for label, count in labels.items() if count > 1}
+        self.repeated = {label for label, count in labels.items() if count > 1}
         self.say(already_there(len(runs), len(runs) - len(missing)) + where)
         self.show()
         self.bar.refresh()
