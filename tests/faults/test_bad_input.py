@@ -4,7 +4,6 @@ behind.
 
 import re
 import shlex
-import time
 import unicodedata
 
 import pytest
@@ -96,9 +95,7 @@ def state(root):
 def test_bad_input_is_one_line_and_leaves_nothing(workspace_root, arguments, files, said):
     write_files(workspace_root, files)
     before = state(workspace_root)
-    begun = time.process_time()
     done = docemb(*arguments)
-    assert time.process_time() - begun < 20  # nothing was built
     assert (done.returncode, done.stdout) == (2, ""), (done.stdout, done.stderr)
     (line,) = done.stderr.splitlines()
     assert re.search(said, line), line[-600:]

@@ -182,12 +182,10 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_are_then_compared(
     assert "records: 2" not in own.read_text()
     assert own.stat().st_mtime < page.stat().st_mtime
     written = page.stat().st_mtime
-    start = time.monotonic()
     monkeypatch.setattr(
         sweeps.cluster, "local_workers", lambda count: pytest.fail("workers were started")
     )
     frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # nothing to do
-    assert time.monotonic() - start < 5
     assert frame["seed"].tolist() == [0, 1]
     assert page.stat().st_mtime == written
 
