@@ -10,24 +10,24 @@ from docemb_lib.base import __version__ as __version__
 
 if TYPE_CHECKING:
     from docemb_lib.runs import records as records
+    from docemb_lib.runs.grids import grid as grid
+    from docemb_lib.runs.run import Run as Run
     from docemb_lib.runs.run import begin as begin
+    from docemb_lib.runs.sweep import sweep as sweep
     from docemb_lib.settings.profile import Profile as Profile
     from docemb_lib.student import Student as Student
-    from docemb_lib.sweeps.grids import grid as grid
-    from docemb_lib.sweeps.sweep import sweep as sweep
-    from docemb_lib.workspace import Workspace as Workspace
 
 # The place of each public name in docemb_lib: module:name, or module: where it is a module.
 # Modules are imported at first use.
 _PUBLIC = {
     "Profile": "settings.profile:Profile",
     "Student": "student:Student",
-    "Workspace": "workspace:Workspace",
+    "Run": "runs.run:Run",
     "begin": "runs.run:begin",
     "figures": "figures:",
-    "grid": "sweeps.grids:grid",
+    "grid": "runs.grids:grid",
     "records": "runs.records:",
-    "sweep": "sweeps.sweep:sweep",
+    "sweep": "runs.sweep:sweep",
     "thesis": "thesis:",
     "views": "views:",
     "widgets": "widgets:",

@@ -39,7 +39,7 @@ def keep_outputs_apart(
         content["metadata"].pop(name, None)
     if any(cell.get("outputs") for cell in opened["cells"]):
         # This module is slow to import, and Jupyter imports ours at its start.
-        from docemb_lib.workspace import write_text
+        from docemb_lib.base.files import write_text
 
         text = json.dumps(opened, indent=1, ensure_ascii=False) + "\n"
         write_text(root / "outputs" / "notebooks" / file.stem / "as-last-saved.ipynb", text)

@@ -146,7 +146,7 @@ with TemporaryDirectory() as folder:
 # The corpus of this run is stored. Its ids, put into hash order and split in the same way, are its splits.
 
 # %%
-corpus = run.stages.corpus
+corpus = run.corpus
 stored = {name: list(corpus.split(name)["id"]) for name in ("train", "validation", "tasks")}
 every = [id for part in stored.values() for id in part]
 links = [len(targets) for targets in corpus.split("tasks")["see_also"]]
@@ -220,7 +220,7 @@ run.save_figure(figure, "splits", summary)
 def first_task(kind):
     """The first task of this kind among those of the profile, with its name."""
     for name in run.profile.evaluation.tasks:
-        task = run.stages.scores.task(name)
+        task = run.scorer.task(name)
         if isinstance(task, kind):
             return name, task
     return None, None
@@ -364,8 +364,7 @@ numbers = {
     "beyond_structural_pct": of_train["beyond_limit"],
 }
 finished = run.finish(numbers)
-print("figures:", Path(run.figures[0]).parent)
-print("executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
+print("tables and figures:", Path(run.figures[0]).parent)
 finished
 
 # %% [markdown]

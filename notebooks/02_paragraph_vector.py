@@ -60,7 +60,7 @@ thesis.settings(run)
 from docemb_lib.teachers.words import MAX_WORDS, write_words
 from docemb_lib.teachers.words import preprocess as words_of
 
-candidates = islice(run.stages.corpus.teacher_texts, 300)
+candidates = islice(run.corpus.teacher_texts, 300)
 texts = [text for text in candidates if len(text.split()) < MAX_WORDS][:200]
 for how in ("none", "lowercase", "stem"):
     words = words_of(texts[0], how)
@@ -218,10 +218,10 @@ for threshold in (2, 5, "10%"):
 # by cosine of three validation documents should have the same topic.
 
 # %%
-widths = [settings.vector_size for settings in run.stages.key.paragraph_vectors]
+widths = [settings.vector_size for settings in run.paragraph_vectors]
 print(run.model.label, "·", sum(widths), "dimensions")
-Y = views.validation_embeddings(run.stages.corpus, run.model)
-ids = run.stages.corpus.split("validation")["id"]
+Y = views.validation_embeddings(run.corpus, run.model)
+ids = run.corpus.split("validation")["id"]
 for row in range(3):
     cosines = Y @ Y[row] / np.maximum(np.linalg.norm(Y, axis=1), 1e-9)
     cosines[row] = -np.inf
@@ -234,10 +234,8 @@ for row in range(3):
 # move? Here are a dozen documents of about twice the length that the structural teacher reads at once.
 
 # %%
-from functools import partial
 
 from docemb_lib.evaluation.reading import cut, exchange_passages
-from docemb_lib.runs.embeddings import embed_once
 
 
 def exchanged(parts, of_other):
@@ -246,7 +244,7 @@ def exchanged(parts, of_other):
 
 
 versions = views.documents_to_read(run)
-embed_texts = partial(embed_once, run.workspace, run.model)
+embed_texts = run.model.embed
 if versions.documents:
     parts, of_other = (cut(text, 5) for text in versions.documents[:2])
     before, *after = embed_texts([versions.documents[0], *exchanged(parts, of_other)])
@@ -281,9 +279,9 @@ figures.table(thesis.table("4.5", run.profile))
 # place, as in `[{"dm": False}, {"min_count": "10%"}, {"vector_size": 200}, {"preprocess": "stem"}]`.
 
 # %%
-from docemb_lib.sweeps.plan import planned_beside
+from docemb_lib.runs.plan import planned_beside
 
-others = planned_beside(run.key, profile)
+others = planned_beside(run)
 if others:
     swept = sweep(run.notebook, others, profile=profile)
 
@@ -315,8 +313,7 @@ print(thesis.conclusion(run))
 
 # %%
 numbers = run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
-print("figures:", Path(run.figures[0]).parent)
-print("executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
+print("tables and figures:", Path(run.figures[0]).parent)
 numbers
 
 # %% [markdown]

@@ -52,7 +52,7 @@ import torch.nn.functional as F
 from docemb_lib.student import Student
 
 of_student = run.profile.student
-training = run.key.training
+training = run.training
 student = Student.from_encoder(
     of_student.model,
     layers=of_student.layers,
@@ -62,7 +62,7 @@ student = Student.from_encoder(
     dropout=0.0,  # without noise, two computations of one update agree
 )
 parameters = run.profile.parameters
-documents = run.stages.students.training_documents(student, "train", parameters.documents)
+documents = run.students.training_documents(student, "train", parameters.documents)
 
 order = np.random.default_rng((parameters.seed, 0)).permutation(len(documents))  # of epoch 0
 rows = order[: training.batch_size].tolist()
@@ -366,8 +366,8 @@ def cosines(y, t):
     return matrix.diagonal(), matrix[~torch.eye(len(matrix), dtype=torch.bool)]
 
 
-corpus = run.stages.corpus
-teachers = run.stages.teachers
+corpus = run.corpus
+teachers = run.teachers
 n_held_out = len(corpus.split("validation"))
 t_held_out = teachers.embeddings(teachers.structural, "validation", n_held_out)
 for model in (run.untrained, run.model):
@@ -459,7 +459,6 @@ student_folder = run.link_student()
 tables = run.validation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=student_folder, tables=tables)
 print(f"figures: {Path(run.figures[0]).parent}\nstudent: {student_folder}")
-print("executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
 numbers
 
 # %% [markdown]

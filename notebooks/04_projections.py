@@ -445,9 +445,9 @@ run.save_figure(figure, "probe", probes)
 # one for each contextual loss.
 
 # %%
-from docemb_lib.sweeps.plan import planned_beside
+from docemb_lib.runs.plan import planned_beside
 
-planned = planned_beside(run.key, profile)
+planned = planned_beside(run)
 if planned:
     students = sweep("04_projections", planned, profile=profile)
 

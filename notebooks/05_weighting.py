@@ -149,7 +149,7 @@ run.save_figure(figure, "weights", weights)
 
 # %%
 v, u = document_weights(lengths, *examples["this run"])
-if len(run.key.roles) == 2:
+if len(run.roles) == 2:
     torch.testing.assert_close(v, torch.tensor(weights["structural"].to_numpy()))
 print(f"{(weights['structural'] == 0).mean():.0%} of {len(weights)} documents have no L_S")
 
@@ -239,8 +239,8 @@ def gradients(objective, batch, teachers):
 
 
 # %%
-stage = run.stages.students
-B = min(run.key.training.batch_size, p.documents)
+stage = run.students
+B = min(run.training.batch_size, p.documents)
 training_documents = stage.training_documents(stage.objective().student, "train", p.documents)
 batch, targets = training_documents.pack([range(B)])
 
@@ -295,9 +295,9 @@ figures.table(thesis.table("4.9", run.profile))
 
 # %%
 from docemb_lib import sweep
-from docemb_lib.sweeps.plan import planned_beside
+from docemb_lib.runs.plan import planned_beside
 
-others = planned_beside(run.key, profile)
+others = planned_beside(run)
 swept = sweep(run.notebook, others, profile=profile) if others else pd.DataFrame()
 columns = ["label", "contextual_teacher", "documents", "seconds", "validation"]
 figures.table(swept.reindex(columns=columns))

@@ -40,6 +40,8 @@ weighting = "profile"  # of the contextual loss: complement is 1 - λ; structura
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+from pathlib import Path
+
 from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
@@ -107,16 +109,15 @@ import matplotlib.pyplot as plt
 from docemb_lib.evaluation.heads import HeadJob, one_thread, train_jobs
 from docemb_lib.evaluation.protocols import downsample
 from docemb_lib.evaluation.tasks import HeadTask, Retrieval
-from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.settings.sections import HEADS
 
 HEAD = HEADS["thesis"]
-tasks = [run.stages.scores.task(name) for name in run.profile.evaluation.tasks]
+tasks = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
 
 
 def embeddings_of(task):
     """The embeddings of a task's documents by the student, (N, D)."""
-    return embed_once(run.workspace, run.model, task.texts("test"))
+    return run.model.embed(task.texts("test"))
 
 
 # %%
@@ -229,7 +230,7 @@ from docemb_lib.evaluation.uncertainty import paired_p_value
 from docemb_lib.runs.kinds import Kind
 
 teacher = next(model for model in run.references if model.kind == Kind.SBERT_TRUNCATED)
-*_, scores = run.stages.scores.by_round([run.model, teacher], final=True).values()
+*_, scores = run.scorer.by_round([run.model, teacher], final=True).values()
 task = tasks[-1]
 metric = scores[run.label][task.name].metric
 student, sbert = (
@@ -308,7 +309,7 @@ figures.table(further if all_rows else further.head(0), section=section)
 section = """**By length.** Where the truncated teacher is worse than the student on long documents
 and not on short ones, the longer context makes the difference. Retrieval is shown by the length
 of the query, and by that of the document to find."""
-by_length = run.stages.scores.by_length(run.models())
+by_length = run.scorer.by_length(run.models())
 plain = by_length["kind"].isin(["untrained", "sbert-truncated", "sbert-chunks"])
 plain &= by_length["form"] == "saved"
 compared = figures.named(by_length[plain | (by_length["model"] == final.student)], names)
@@ -334,7 +335,7 @@ widgets.neighbour_browser(neighbourhoods)
 # %%
 from textwrap import shorten
 
-student = Student.load(run.stages.students.trained.path)
+student = Student.load(run.student)
 if student.pooling in ("mean", "lead"):  # others average no states
     pool = neighbourhoods.pool(neighbourhoods.tasks[0])
     of_student, *_ = pool.neighbours(0, 1).values()
@@ -431,8 +432,7 @@ if final.adapted is None:
 else:
     print(f"{folder} holds the student with words of the corpus; scored above is the adapted one,")
     print("with words of a task's texts, which `docemb adapt` gives you for your own documents.")
-print("Tables and figures:", run.workspace.relative(run.workspace.outputs / "figures" / run.notebook))
-print("Executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
+print("Tables and figures:", Path(run.figures[0]).parent)
 
 # %% [markdown]
 # **References.** Thesis, chapter 5. Dror et al. (2018), *The hitchhiker's guide to testing statistical significance in

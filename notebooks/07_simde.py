@@ -29,6 +29,8 @@ mlm_weight = "profile"  # weight of the loss of guessing hidden words, which dou
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown, display
@@ -69,10 +71,10 @@ def halves_of(sentences, in_first):
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.training.pairs import draw_halves, generator_of
 
-size = run.key.training.batch_size
+size = run.training.batch_size
 options = {"seed": run.profile.parameters.seed, "epoch": 0}
 batch = []
-for document in run.stages.corpus.split("train"):
+for document in run.corpus.split("train"):
     sentences = split_sentences(document["text"], language=run.profile.simde.language)
     if len(sentences) >= 2:
         in_first = toss_coins(len(sentences), generator_of(document["id"], **options))
@@ -134,11 +136,10 @@ def info_nce(first, second, temperature):
 import torch
 
 from docemb_lib.losses import InfoNCE
-from docemb_lib.runs.embeddings import embed_once
 
 temperature = run.profile.parameters.pair_temperature
 firsts, seconds = zip(*pairs_of_batch, strict=True)
-embeddings = embed_once(run.workspace, run.untrained, [*firsts, *seconds])
+embeddings = run.untrained.embed([*firsts, *seconds])
 h, h_plus = torch.tensor(embeddings).chunk(2)
 losses = info_nce(h, h_plus, temperature)
 torch.testing.assert_close(losses, InfoNCE(temperature)(h, h_plus), atol=1e-4, rtol=1e-4)
@@ -264,7 +265,7 @@ The paper gains most with few labels. Heads learn from so many examples of each 
 times (its Figure 2, lower half of its Table 2); bands are standard deviations."""
 kinds = ("untrained", "sbert-truncated", "sbert-chunks", "published")
 references = [model for model in run.references if model.kind in kinds and model.form == "saved"]
-few = run.stages.scores.few_shot([run.model, *students, *references])
+few = run.scorer.few_shot([run.model, *students, *references])
 beside_paper = thesis.beside_paper(few, run.profile.evaluation.few_shot_table)
 if len(few):
     display(Markdown(section))
@@ -309,8 +310,7 @@ print(said)
 # %%
 folder = run.link_student(final.scores)
 print("The student:", folder)
-print("Tables and figures:", run.workspace.relative(run.workspace.outputs / "figures" / run.notebook))
-print("Executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
+print("Tables and figures:", Path(run.figures[0]).parent)
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]

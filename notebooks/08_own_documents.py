@@ -114,23 +114,18 @@ print(f"{len(texts)} taken")
 # for which this is done; what `docemb adapt` has read is not read again.
 
 # %%
-from docemb_lib.runs.embeddings import kept_embeddings
-from docemb_lib.runs.kinds import Form
-from docemb_lib.runs.models import student_model
+from docemb_lib.runs.models import embed_documents
 from docemb_lib.student.export import encoder_pooling
-from docemb_lib.workspace import workspace_around
 
 started = time.perf_counter()
-kept = None  # gives embeddings that there are already
 if adapted is None:
     pooling = encoder_pooling(encoder).replace("mean", "lead")
     student = Student.from_encoder(encoder, pooling=pooling, attention_window=256)
     student.adapt(texts)
+    Y = student.embed(texts)
 else:
     student = Student.load(adapted)
-    dense = student_model(adapted, Path(adapted), Form.DENSE)
-    kept = kept_embeddings(workspace_around(), dense)
-Y = student.embed(texts, kept=kept)
+    Y = embed_documents(Path(adapted), texts)
 seconds = time.perf_counter() - started
 print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {seconds:.0f} s")
 print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")

@@ -91,7 +91,7 @@ def test_importing_loads_no_torch_and_the_command_line_nothing_that_takes_long()
     code = """
 import sys, docemb_lib.cli.__main__
 print(sorted({"numpy", "pandas", "scipy", "torch"} & set(sys.modules)))
-import docemb_lib.sweeps.plan, docemb_lib.sweeps.sweep
+import docemb_lib.runs.plan, docemb_lib.runs.sweep
 from docemb_lib import Profile, Workspace, grid, records, sweep
 grid("structural")
 print(sorted({"torch", "dask", "distributed"} & set(sys.modules)))

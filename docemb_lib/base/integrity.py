@@ -1,14 +1,13 @@
 """Checksums: the manifest of a published folder lists its files, and each opening compares them."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import digest_of, files_of, hash_of
 
 logger = logging.getLogger(__name__)
 
@@ -21,35 +20,12 @@ GENERAL = "config_sentence_transformers.json"
 CARD = "README.md"  # a model card, which may gain scores later
 
 warn_once = cache(logger.warning)
-_digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
-
-
-def digest_of(file: Path) -> str:
-    """SHA-256 of a file in hexadecimal, computed once per process while the file is unchanged."""
-    stat = file.stat()
-    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)  # a renamed file keeps them
-    if state not in _digests:
-        with file.open("rb") as opened:
-            _digests[state] = hashlib.file_digest(opened, "sha256").hexdigest()
-    return _digests[state]
-
-
-def hash_of(content: str | bytes) -> str:
-    """SHA-256 of bytes, or of a text in UTF-8, in hexadecimal."""
-    if isinstance(content, str):
-        content = content.encode(errors="surrogatepass")
-    return hashlib.sha256(content).hexdigest()
-
-
-def files_of(folder: Path) -> list[Path]:
-    """The files in a folder and its subfolders, relative to it."""
-    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
 def sealed(
     folder: Path,
     content: Mapping[str, object],
-    manifest: str = MANIFEST,
+    manifest: str,
     files: Iterable[Path] | None = None,
 ) -> str:
     """The text of a folder's manifest: `content` and the checksums of all files, as JSON.
@@ -64,7 +40,7 @@ def sealed(
     return json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
 
 
-def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
+def damaged(folder: Path, manifest: str) -> list[Path]:
     """The files of a published folder that are missing or differ from its manifest.
 
     A manifest that cannot be read, or differs from its own checksum, is the one damaged file.
@@ -78,19 +54,6 @@ def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
         return [folder / manifest]
     files = ((folder / name, digest) for name, digest in digests)
     return [file for file, digest in files if not file.is_file() or digest_of(file) != digest]
-
-
-def is_whole(folder: Path) -> bool:
-    """Whether a folder is as it was published.
-
-    A warning names the first damaged file, once per process.
-    """
-    if not folder.is_dir():
-        return False
-    damage = damaged(folder)
-    if damage:
-        warn_once("%s: it is not used; what needs it builds it again", fault(damage[0]))
-    return not damage
 
 
 def check_student(folder: Path) -> None:
@@ -118,17 +81,6 @@ def _saved_by_others(modules: Path) -> bool:
 def fault(file: Path) -> str:
     """What is wrong with a file that `damaged` names."""
     return f"{file} is {'damaged (its checksum differs)' if file.is_file() else 'missing'}"
-
-
-def read_json(file: Path, mend: str) -> Any:
-    """The content of a JSON file.
-
-    Raises InputError where the file cannot be read. mend: what to do, at the end of that error.
-    """
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
 
 
 def _checksum(listed: object) -> str:

@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING
 from huggingface_hub import constants
 
 from docemb_lib.base.errors import InputError, most_similar
-from docemb_lib.base.integrity import (
-    MANIFEST,
-    MODULES,
-    check_student,
-    digest_of,
-    files_of,
-    hash_of,
-    warn_once,
-)
+from docemb_lib.base.files import digest_of, files_of, hash_of
+from docemb_lib.base.integrity import MANIFEST, MODULES, check_student, warn_once
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from docemb_lib.base.errors import InputError, spreadsheet_cell
+from docemb_lib.base.files import write_text
 from docemb_lib.cli.commands import (
     AsJson,
     Parameter,
@@ -24,7 +25,7 @@ from docemb_lib.cli.commands import (
 from docemb_lib.cli.output import check_output, given_path, written_beside
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
 TextField = Annotated[
     list[str] | None,
@@ -49,7 +50,6 @@ DOCUMENTS = (
 # The attention window of a student that `adapt` makes from an encoder; 512 was no better on
 # validation.
 WINDOW = 256
-PASSAGE = 256  # tokens of the passages that `adapt` keeps for `embed --passages`
 
 
 @command
@@ -69,7 +69,6 @@ def init(
     from docemb_lib.cli.working_folder import check_folder, copy_shipped, initial_profile
     from docemb_lib.corpus.reader import stem
     from docemb_lib.settings.profile import folder_above
-    from docemb_lib.workspace import write_text
 
     source = None if given is None else given_path(given, "INPUT")
     root = folder_above() or Path.cwd()
@@ -107,23 +106,21 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
 
     Under torchrun or accelerate launch, all their processes train it.
     """
-    from docemb_lib.runs.key import RunKey
-    from docemb_lib.runs.pipeline import Stages
+    from docemb_lib.runs.run import Run
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
     parameters = parse_parameters(parameter or [])
-    stages = Stages(RunKey.of(EVALUATION.name, Profile.load(profile), **parameters))
-    stages.check()
+    run = Run.of(EVALUATION.name, Profile.load(profile), **parameters)
+    run.check()
     if int(os.environ.get("RANK", 0)):
-        stages.students.train_along()
+        run.students.train_along()
         return
-    student = stages.students.trained
-    _, validation = stages.students.history()
+    link = run.link_student()
+    _, validation = run.history()
     losses = validation.set_index("step")["loss"]
-    link = stages.workspace.link("students", stages.key.slug, student.path)
     change = f"mean validation loss {losses[0]:.4f} → {losses[losses.index.max()]:.4f}"
-    console.print(f"{stages.workspace.relative(link)}: {change}")
+    console.print(f"{link}: {change}")
 
 
 def _check_embeddings_file(out: Path, passages: int | None, *, force: bool) -> None:
@@ -161,15 +158,14 @@ def embed(
 
     The file is written whole or not at all.
     """
+    import numpy as np
+
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.runs.embeddings import kept_embeddings
-    from docemb_lib.runs.kinds import Form
-    from docemb_lib.runs.models import passage_model, student_model
+    from docemb_lib.runs.models import embed_documents
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import write_embeddings
-    from docemb_lib.workspace import workspace_around
 
     source = given_path(given, "INPUT")
     _check_embeddings_file(out, passages, force=force)
@@ -182,16 +178,17 @@ def embed(
     ids = [document.id for document in documents]
     texts = [document.text for document in documents]
     with written_beside(out) as folder:
-        student = Student.load(model)
-        kept_by = student_model(model, Path(resolve(model)), Form.DENSE)
-        if passages is not None:
-            kept_by = passage_model(kept_by, student, passages)
-        kept = kept_embeddings(workspace_around(), kept_by)
-        written = folder / "embeddings.npy"  # to disk as they come
-        embed = partial(student.embed, texts, out=written, devices=devices_at_hand(), kept=kept)
-        embeddings, of_documents = (embed(), None) if passages is None else embed(passages=passages)
-        if out.suffix == ".parquet":
-            written = folder / "embeddings.parquet"
+        of_documents = None
+        if passages is None:
+            embeddings = embed_documents(Path(resolve(model)), texts, scratch=folder)
+        else:
+            student = Student.load(model)
+            devices = devices_at_hand()
+            embeddings, of_documents = student.embed(texts, devices=devices, passages=passages)
+        written = folder / out.name
+        if out.suffix == ".npy":
+            np.save(written, embeddings)
+        else:
             write_embeddings(
                 written,
                 ids,
@@ -201,7 +198,7 @@ def embed(
                 passages=of_documents,
             )
         written.replace(out)
-    console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
+    console.print(f"{len(documents)} documents, {embeddings.shape[1]} dimensions each: {out}")
 
 
 @command
@@ -294,9 +291,9 @@ def adapt(
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
     from docemb_lib.packed.forward import SHORT
-    from docemb_lib.runs.embeddings import embed_once, store_of
+    from docemb_lib.runs.embeddings import embed_once, root_of
     from docemb_lib.runs.kinds import Form
-    from docemb_lib.runs.models import passage_model, student_model
+    from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -305,7 +302,6 @@ def adapt(
         with_lexical_half,
     )
     from docemb_lib.student.loading import load_config
-    from docemb_lib.workspace import workspace_around
 
     source = given_path(given, "CORPUS")
     if out.exists():
@@ -335,16 +331,10 @@ def adapt(
         if different < count:
             repeated = f"{count - different} of {count} documents have the text of an earlier one"
             console.print(f"{repeated}, and its embedding")
-        workspace = workspace_around()
         written = folder / out.name
         student.save(written, words=False)  # embeddings are kept under the fingerprint of its files
-        dense = student_model(out.name, written, Form.DENSE)._replace(store=store_of(out))
-        both = passage_model(dense, student, PASSAGE)  # documents and passages
-
-        def embed(texts: list[str]) -> "np.ndarray":
-            return embed_once(workspace, both, texts)[:, : student.dim]
-
-        once = partial(embed_once, workspace, dense._replace(embed=embed))
+        dense = student_model(out.name, written, Form.DENSE).of_any_text
+        once = partial(embed_once, dense, root=root_of(out))
         student.adapt(texts, dim=dim, weight=weight, embed=once)
         fitted_on = f"{count} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, fitted_on))
@@ -416,26 +406,25 @@ def evaluate(
     from docemb_lib.cli.report import TERMS, typeset_models
     from docemb_lib.cli.terminal import SCORES, print_table
     from docemb_lib.evaluation.scoreboard import METRIC_NAMES, test_board
-    from docemb_lib.runs.key import RunKey
     from docemb_lib.runs.kinds import Kind
     from docemb_lib.runs.models import forms_at
-    from docemb_lib.runs.pipeline import Stages
     from docemb_lib.runs.references import references_of
+    from docemb_lib.runs.run import Run
+    from docemb_lib.runs.store import outputs, relative
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
-    from docemb_lib.workspace import write_text
 
     loaded = Profile.load(profile)
     scored = loaded.with_tasks(task, source="--task") if task else loaded
-    stages = Stages(RunKey(EVALUATION.name, scored))
-    stages.scores.check(("test",))
-    forms = forms_at(model, stages.workspace)
+    run = Run(EVALUATION.name, scored)
+    run.scorer.check(("test",))
+    forms = forms_at(model)
     references = []
     if not alone:
         labels = {row.label for row in forms.models}  # a model may be a reference, too
-        references = [row for row in references_of(stages, loaded) if row.label not in labels]
+        references = [row for row in references_of(run, loaded) if row.label not in labels]
     refitted = [forms.adapted] if references and forms.adapted else []
-    final = stages.scores.evaluate(
+    final = run.scorer.evaluate(
         [*forms.models, *references],
         student=forms.saved,
         references=[*references, *refitted],
@@ -463,10 +452,10 @@ def evaluate(
             print_table(tests[columns], console, f"Paired tests of {final.student} by them")
     if any(row.kind == Kind.SBERT_CHUNKS for row in references):
         console.print(final.standing(), soft_wrap=not console.is_terminal)
-    folder = stages.workspace.outputs / "evaluations" / scored.name / Path(model).name
+    folder = outputs() / "evaluations" / scored.name / Path(model).name
     for name, frame in frames.items():
         write_text(folder / f"{name}.csv", frame.map(spreadsheet_cell).to_csv(index=False))
-    console.print(f"{stages.workspace.relative(folder)}: all scores, intervals and paired tests")
+    console.print(f"{relative(folder)}: all scores, intervals and paired tests")
 
 
 if __name__ == "__main__":

@@ -178,11 +178,9 @@ def run(
     from docemb_lib.cli.dry_run import print_outlook
     from docemb_lib.cli.report import TERMS, collapsed_runs, conclusion_of, paths_of, report
     from docemb_lib.cli.terminal import print_scoreboard
+    from docemb_lib.runs.plan import resolve_plan, resolve_run, runs_of
+    from docemb_lib.runs.sweep import execute_plan
     from docemb_lib.settings.profile import Profile
-    from docemb_lib.sweeps.execution import is_done
-    from docemb_lib.sweeps.plan import profile_argument, resolve_plan, resolve_run, runs_of
-    from docemb_lib.sweeps.sweep import execute_plan
-    from docemb_lib.workspace import Workspace
 
     if parameter and notebook is None:
         mend = "name it, as in docemb run 05 -p lam=0.5"
@@ -190,34 +188,31 @@ def run(
     if from_ is not None and notebook is not None:
         problem = f"--from {from_} starts the plan there, and {notebook} is one notebook"
         raise InputError(f"{problem}; give one of them")
-    workspace = Workspace()
     loaded = Profile.load(profile)
-    name = profile_argument(profile)
     if parameter and notebook is not None:
-        steps = resolve_run(notebook, parse_parameters(parameter), loaded, name, workspace)
+        steps = resolve_run(notebook, parse_parameters(parameter), loaded)
     else:
-        steps = resolve_plan(loaded, name, workspace, first=from_, only=notebook)
+        steps = resolve_plan(loaded, first=from_, only=notebook)
     if dry_run:
-        print_outlook(steps, workspace, console)
+        print_outlook(steps, console)
         return
-    failures = execute_plan(steps, workspace)
+    failures = execute_plan(steps)
     planned = runs_of(steps)
-    outcome = report(planned, workspace)
+    outcome = report(planned)
     if outcome.board is not None:
         print_scoreboard(outcome.board, console)
         console.print(TERMS)
     if notebook is None:
         if outcome.summary:  # a terminal alone would break words
             console.print(outcome.summary, soft_wrap=not console.is_terminal)
-        for line in collapsed_runs(planned, workspace):
+        for line in collapsed_runs(planned):
             console.print(line, soft_wrap=not console.is_terminal)
         _end(outcome.paths, failures)
         return
     for each in planned:
-        record = each.record(workspace)
-        if record is not None and is_done(each, workspace):
+        if each.is_done:
             console.print(f"\n{each.notebook}  {each.label}\n{conclusion_of(each)}")
-            _print_paths(paths_of(each, record, workspace))
+            _print_paths(paths_of(each))
     _end([], failures)
 
 
@@ -246,25 +241,19 @@ def sweep(
     """
     from docemb_lib.cli.dry_run import print_outlook
     from docemb_lib.cli.terminal import print_runs
-    from docemb_lib.sweeps.plan import resolve_sweep, runs_of
-    from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
-    from docemb_lib.workspace import Workspace
+    from docemb_lib.runs.plan import resolve_sweep, runs_of
+    from docemb_lib.runs.sweep import comparison_paths, execute_plan, recorded
 
-    workspace = Workspace()
     steps = resolve_sweep(
-        notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or [])
+        notebook, grid, profile=profile, parameters=parse_parameters(parameter or [])
     )
     if dry_run:
-        print_outlook(steps, workspace, console)
+        print_outlook(steps, console)
         return
-    failures = execute_plan(steps, workspace, workers=workers, scheduler=scheduler)
+    failures = execute_plan(steps, workers=workers, scheduler=scheduler)
     planned = runs_of(steps)
-    print_runs(recorded(planned, workspace), console)
-    paths = [
-        (name, f"outputs/{name}/{planned[0].notebook}")
-        for name in ("records", "notebooks", "figures")
-    ]
-    paths += comparison_paths(planned, workspace)
+    print_runs(recorded(planned), console)
+    paths = [("runs", f"outputs/runs/{planned[0].notebook}"), *comparison_paths(planned)]
     _end(paths, failures)
 
 

@@ -10,11 +10,9 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.cli.terminal import print_table
 from docemb_lib.corpus.sources import streamed
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
-from docemb_lib.runs.pipeline import Stages
-from docemb_lib.sweeps.execution import is_done, repetitions
-from docemb_lib.sweeps.plan import Step, runs_of
-from docemb_lib.sweeps.progress import already_there
-from docemb_lib.workspace import Workspace
+from docemb_lib.runs.plan import Step, runs_of
+from docemb_lib.runs.progress import already_there
+from docemb_lib.runs.run import Run
 
 
 class Need(NamedTuple):
@@ -30,13 +28,11 @@ class Outlook(NamedTuple):
     lines: pd.DataFrame  # a row for each line of the plan
     needs: dict[Need, list[int]]  # the numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
-    again: list[str]  # why finished runs are repeated, a line each
 
 
-def look_ahead(steps: Sequence[Step], workspace: Workspace) -> Outlook:
+def look_ahead(steps: Sequence[Step]) -> Outlook:
     """What the runs of a plan need that are not done. Builds nothing."""
-    all_missing = [run for run in runs_of(steps) if not is_done(run, workspace)]
-    not_done = {*all_missing}
+    not_done = {run for run in runs_of(steps) if not run.is_done}
     rows = []
     needs: dict[Need, list[int]] = {}
     subjects: dict[str, list[str]] = {}  # by the reason for which `docemb run` would refuse them
@@ -44,15 +40,14 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace) -> Outlook:
         missing = [run for run in step.runs if run in not_done]
         checked = set()
         for run in missing:
-            stages = Stages(run.key, workspace)
-            if stages.checked_as in checked:
+            if run.checked_as in checked:
                 continue
-            checked.add(stages.checked_as)
-            for need in _needs_of(stages):
+            checked.add(run.checked_as)
+            for need in _needs_of(run):
                 lines = needs.setdefault(need, [])
                 if number not in lines:
                     lines.append(number)
-            for check in stages.checks():
+            for check in run.checks():
                 try:
                     check()
                 except InputError as error:
@@ -70,12 +65,12 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace) -> Outlook:
             }
         )
     why = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in subjects.items()]
-    return Outlook(pd.DataFrame(rows), needs, why, repetitions(all_missing, workspace))
+    return Outlook(pd.DataFrame(rows), needs, why)
 
 
-def print_outlook(steps: Sequence[Step], workspace: Workspace, console: Console) -> None:
+def print_outlook(steps: Sequence[Step], console: Console) -> None:
     """Print the lines of a plan, what they need, and what is missing."""
-    outlook = look_ahead(steps, workspace)
+    outlook = look_ahead(steps)
     print_table(outlook.lines, console)
     if outlook.needs:
         needs = [
@@ -85,17 +80,15 @@ def print_outlook(steps: Sequence[Step], workspace: Workspace, console: Console)
         print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
     for line in outlook.missing:
         console.print(f"missing: {line}")
-    for line in outlook.again:
-        console.print(line)
     console.print(
         already_there(int(outlook.lines["runs"].sum()), int(outlook.lines["there"].sum()))
     )
 
 
-def _needs_of(stages: Stages) -> Iterator[Need]:
+def _needs_of(run: Run) -> Iterator[Need]:
     """What a run reads from outside."""
-    profile = stages.key.profile
-    for model in stages.models:
+    profile = run.profile
+    for model in run.models_to_load:
         yield Need("model", model)
     for source in profile.text_sources:
         for name in streamed(source):
@@ -104,8 +97,7 @@ def _needs_of(stages: Stages) -> Iterator[Need]:
         for path in filter(None, paths):
             yield Need("files", str(path))
     folders = {str(name): folder for name, folder in profile.evaluation.benchmarks.items()}
-    final = stages.key.registered.final
-    for task in profile.evaluation.tasks if final else profile.evaluation.sweep_tasks:
+    for task in profile.evaluation.tasks if run.is_final else profile.evaluation.sweep_tasks:
         benchmark = BENCHMARKS.get(task)
         if benchmark is not None:
             files = f" ({', '.join(benchmark.files)})" if benchmark.files else ""

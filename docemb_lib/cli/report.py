@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
@@ -12,15 +11,16 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
 from docemb_lib.runs import records
+from docemb_lib.runs.execution import NOTEBOOK
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
+from docemb_lib.runs.store import link, relative
 from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
-from docemb_lib.sweeps.execution import Planned, Runs, records_of
 from docemb_lib.thesis.comparison import short_labels
 from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
-from docemb_lib.workspace import Workspace
 
 STUDENT = "student "  # how the names of students begin
 TERMS = (  # of the final table
@@ -38,46 +38,43 @@ class Report(NamedTuple):
     paths: list[tuple[str, str]]  # names and paths of the results
 
 
-def report(planned: Runs, workspace: Workspace) -> Report:
+def report(planned: Sequence[Run]) -> Report:
     """The report of a plan's runs, from the final evaluations or, without any, those of SimDE.
 
     The students of these evaluations get their links again.
     """
-    runs = {run.fingerprint: run for run in planned}
-    final = _final_records(planned, workspace)
-    paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
-    students = [link_student(runs[record.fingerprint], record, workspace) for record in final]
+    final = _final_records(planned)
+    paths = [("executed notebooks and figures", "outputs/runs")]
+    students = [link_student(run, record) for run, record in final.items()]
     paths += [("student", student) for student in students if student]
     if not final:
         return Report(None, "", paths)
-    last = final[-1]
+    run, last = [*final.items()][-1]
     # Lines of a plan may have other profiles; evaluations of one setting are comparable.
-    comparable = [record for record in final if record.setting == last.setting]
-    keys = {record.label: runs[record.fingerprint].key for record in comparable}
+    comparable = [record for record in final.values() if record.setting == last.setting]
+    keys = {record.label: of_record for of_record, record in final.items() if record in comparable}
     names = {label: typeset(STUDENT + name) for label, name in short_labels(keys).items()}
     shown = {**names, last.label: "this student"}
     evaluations = []
     for record in comparable:
-        recorded = Final.of_record(workspace, record, record.label)
+        recorded = Final.of_record(record, record.label)
         evaluations.append(typeset_models(recorded, shown))
     evaluation = evaluations[-1]
     evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
-    how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
+    how = _command_for(evaluation.model(choice.model), students[-1], run)
     which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
     take = f"Take {choice.model}: {choice.reason}{how}."
-    said = " ".join(conclusion_of(runs[last.fingerprint]).split())
+    said = " ".join(conclusion_of(run).split())
     added = [each for each in re.split(r"(?<=\.) ", said) if each.startswith(WITHOUT_CONTEXTUAL)]
     sentences = [which, evaluation.standing(), *added, take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
 
 
-def conclusion_of(run: Planned) -> str:
-    """What the cells tagged `conclusion` of the executed copy have printed; "" without a copy."""
-    if not run.executed.is_file():
-        return ""
-    cells = nbformat.read(run.executed, as_version=4).cells
+def conclusion_of(run: Run) -> str:
+    """What the cells tagged `conclusion` of the executed notebook have printed."""
+    cells = nbformat.read(run.folder / NOTEBOOK, as_version=4).cells
     concluding = [cell for cell in cells if "conclusion" in cell.metadata.get("tags", ())]
     return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
 
@@ -88,18 +85,25 @@ def typeset_models(evaluation: Final, names: Mapping[str, str]) -> Final:
     return evaluation.called({**printed, **names})
 
 
-def _final_records(planned: Runs, workspace: Workspace) -> list[records.Record]:
-    done = records_of(planned, workspace)
-    final: list[records.Record] = []
+def _done(planned: Sequence[Run]) -> dict[Run, records.Record]:
+    """The runs that are done, with their records."""
+    recorded = {run: run.record for run in planned if run.is_done}
+    return {run: record for run, record in recorded.items() if record is not None}
+
+
+def _final_records(planned: Sequence[Run]) -> dict[Run, records.Record]:
+    """The final evaluations or, without any, those of SimDE."""
+    done = _done(planned)
+    final: dict[Run, records.Record] = {}
     for notebook in (EVALUATION, SIMDE):
-        final = final or [record for record in done if record.notebook == notebook.name]
+        final = final or {run: done[run] for run in done if run.notebook == notebook.name}
     return final
 
 
-def collapsed_runs(planned: Runs, workspace: Workspace) -> list[str]:
+def collapsed_runs(planned: Sequence[Run]) -> list[str]:
     """A line for each run whose student has collapsed, with what to change."""
     lines = []
-    for record in records_of(planned, workspace):
+    for record in _done(planned).values():
         note = records.collapse_note(record.metrics)
         if note:
             lines.append(f"{record.notebook}  {record.label}: {note}")
@@ -129,7 +133,7 @@ def _of_all_models(tables: Sequence[pd.DataFrame], *by: str) -> pd.DataFrame:
     return rows.drop_duplicates(["model", *by]).set_index("model")
 
 
-def _command_for(model: Model, student: str | None, run: Planned) -> str:
+def _command_for(model: Model, student: str | None, run: Run) -> str:
     """The end of the last sentence: how the model is used or made, if a command does it."""
     if model.form != Form.ADAPTED:
         return ""
@@ -144,21 +148,17 @@ def _command_for(model: Model, student: str | None, run: Planned) -> str:
     return f"; `docemb adapt {student} CORPUS -o OUT` fits it to your documents"
 
 
-def link_student(run: Planned, record: records.Record, workspace: Workspace) -> str | None:
+def link_student(run: Run, record: records.Record) -> str | None:
     """Link `outputs/students/<name of the run>` to its student again.
 
     Returns the link, None without a student.
     """
-    folder = record.student and (workspace.root / record.student).resolve()
-    if not folder or not folder.is_dir():
-        return None
-    return workspace.relative(workspace.link("students", run.executed.stem, folder))
+    folder = record.student_folder
+    return None if folder is None else relative(link("students", run.slug, folder))
 
 
-def paths_of(run: Planned, record: records.Record, workspace: Workspace) -> list[tuple[str, str]]:
-    """Names and paths of what one run has left."""
-    paths = [("executed notebook", workspace.relative(run.executed))]
-    if record.figures:
-        paths.append(("figures", str(Path(record.figures[0]).parent)))
-    student = link_student(run, record, workspace)
+def paths_of(run: Run) -> list[tuple[str, str]]:
+    """Names and paths of what a run that is done has left."""
+    paths = [("run", relative(run.folder)), ("executed notebook", relative(run.folder / NOTEBOOK))]
+    student = run.record and link_student(run, run.record)
     return [*paths, ("student", student)] if student else paths

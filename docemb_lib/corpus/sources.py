@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
-from docemb_lib.base.integrity import digest_of, hash_of
+from docemb_lib.base.files import digest_of, fingerprint_of, hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
@@ -31,7 +31,6 @@ from docemb_lib.corpus.rows import (
     visible_files,
 )
 from docemb_lib.settings.sections import HubDataset, TextSource
-from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ these pages).
 | see-also-retrieval | page -> the pages that it lists               | WINES, GAMES    |
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
@@ -44,7 +43,6 @@ from docemb_lib.evaluation.tasks import (
 )
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation, OwnTask
-from docemb_lib.workspace import Workspace, write_text
 
 Row = Mapping[str, Any]  # a page, see above
 Build = Callable[[Sequence[Document], int, np.random.Generator], Any]
@@ -135,37 +133,25 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     return f"{name} {files_fingerprint([(place, files)]) if files else source}"
 
 
-def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:
-    """Raise InputError for an own task, or files of a benchmark, that cannot be scored on `split`.
+def splits_to_score(name: str, evaluation: Evaluation) -> list[str]:
+    """The splits that an own task, or one in files of a benchmark, can be scored on.
 
-    The files are read once until they change. A data set of a hub is not fetched for this.
+    Reads the files. Raises InputError for wrong ones.
     """
-    evaluation = profile.evaluation
+    task = load_task(name, evaluation)
+    splits = list(task.splits)
+    if isinstance(task, HeadTask):  # cross-validation may replace a validation split
+        labels = for_validation(task, evaluation.limit).splits["train"].labels
+        if min(Counter(labels).values()) >= evaluation.folds:
+            splits.append("validation")
+    return splits
+
+
+def is_in_files(name: str, evaluation: Evaluation) -> bool:
+    """Whether a task is read from files at hand, and not from a hub or the corpus."""
     place = _place(name, evaluation)
-    if not _own_settings(name, evaluation) and not (place and Path(place).exists()):
-        return
-
-    def build(folder: Path) -> None:
-        task = load_task(name, evaluation)
-        splits = list(task.splits)
-        if isinstance(task, HeadTask):  # cross-validation may replace a validation split
-            labels = for_validation(task, evaluation.limit).splits["train"].labels
-            if min(Counter(labels).values()) >= evaluation.folds:
-                splits.append("validation")
-        write_text(folder / "splits.json", json.dumps(splits))
-
-    inputs = {
-        "task": name,
-        "outline": task_fingerprint(name, evaluation),
-        "limit": evaluation.limit,
-        "folds": evaluation.folds,
-    }
-    artefact = workspace.artefact("task", inputs, build)
-    if split not in json.loads((artefact.path / "splits.json").read_text(encoding="utf-8")):
-        problem = f"it has no split {split}"
-        if split != "test":
-            problem += f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
-        raise InputError(f"task {name}: {problem}; add this split, or leave the task out")
+    has_files = bool(place and Path(place).exists())
+    return has_files or _own_settings(name, evaluation) is not None
 
 
 def _own_settings(name: str, settings: Evaluation) -> OwnTask | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import hash_of
+from docemb_lib.base.files import hash_of
 from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
 from docemb_lib.settings.sections import HeadSettings
 

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.typing import ColorType, LineStyleType
 
 from docemb_lib.base.progress import in_kernel
-from docemb_lib.runs.kinds import SHORT_TITLES, Kind, ending_of
+from docemb_lib.runs.kinds import SHORT_TITLES, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.settings.labels import typeset
 
@@ -125,11 +125,11 @@ def short_names(models: Iterable[Model], student: str) -> dict[str, str]:
     this = "this student" if len(of_run) > LONGEST_OWN else f"this student: {of_run}"
     names = {}
     for model in models:
-        ending = ending_of(model.kind, model.form)
+        ending = model.identity.ending
         if model.kind != Kind.STUDENT:
-            name = typeset(model.name) or SHORT_TITLES[model.kind]
+            name = typeset(model.identity.name) or SHORT_TITLES[model.kind]
             names[model.label] = f"{name}{ending}"
-        elif model.name == student:
+        elif model.identity.name == student:
             names[model.label] = f"{this}{ending}"
     return names
 

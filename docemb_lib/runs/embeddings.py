@@ -1,130 +1,120 @@
 """Embeddings on disk: a model embeds a text once, whichever command or notebook asks for it.
 
-The embeddings of a model lie on a shelf, a folder that is named by the model's fingerprint. It
-holds shards, each an artefact: the embeddings of some texts, and the digests of these texts. In a
-working folder the shelves are among the artefacts. Elsewhere, `docemb adapt` leaves them beside
-the student that it makes, in `<student>.embeddings`: inside, people would upload them with it. Of a
-student the dense half is kept, which does not depend on the collection that it was adapted to.
+The embeddings of a model are artefacts of one kind, `embeddings/<model>`, each with the float32
+rows of some texts; the inputs in its manifest are the digests of these texts. In a working folder
+they lie among the other artefacts. Elsewhere, commands leave them beside the student, in
+`<student>.embeddings`: inside, people would upload them with it. Of a student the dense half is
+kept, which does not depend on the collection that it was adapted to.
 
 N: texts; D: width of an embedding.
 """
 
-from __future__ import annotations
-
-import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 import numpy as np
+from filelock import Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import is_whole
+from docemb_lib.base.files import fingerprint_of, hash_of
+from docemb_lib.base.integrity import MANIFEST
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.workspace import VERSION, Workspace, fingerprint_of, is_locked, publish
+from docemb_lib.runs.store import cached, is_whole, shelf_of
+from docemb_lib.settings.files import folder_above
+from docemb_lib.settings.user_code import sources_of
+from docemb_lib.teachers import Compound, Teacher
 
-# Texts of a shard: a kill costs the embeddings of so many. A student sorts as many by length.
+# Texts of an artefact: a kill costs the embeddings of so many. A student sorts as many by length.
 BLOCK = 512
+ROWS = "embeddings.npy"
 
 
-class Embedder(Protocol):
-    """A model that embeds texts; `Model` is one."""
+class Embedder(NamedTuple):
+    """A model that embeds texts."""
 
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for two models only if they embed alike."""
-
-    @property
-    def embed(self) -> Callable[[list[str]], np.ndarray]:
-        """Gives (N, D) for N texts; called only for texts without an embedding."""
-
-    @property
-    def store(self) -> Path | None:
-        """A folder of shelves besides those of the workspace; None: there is none."""
+    label: str  # for messages
+    fingerprint: str  # equal for two models only if they embed alike
+    # Gives (N, D) for N texts, and loads what it needs. It is called only for texts that have not
+    # been embedded yet.
+    embed: Callable[[list[str]], np.ndarray]
 
 
-def store_of(student: Path) -> Path:
-    """The folder of the embeddings that `docemb adapt` leaves beside a student's folder."""
-    return student.absolute().with_name(f"{student.absolute().name}.embeddings")
+def embed_once(model: Embedder, texts: Sequence[str], *, root: Path | None = None) -> np.ndarray:
+    """Return the embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
 
+    Texts without an embedding are embedded, and kept in artefacts of `BLOCK`. Equal texts share an
+    embedding. Raises InputError for embeddings that are not finite.
 
-def embed_once(workspace: Workspace | None, model: Embedder, texts: Sequence[str]) -> np.ndarray:
-    """The embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
-
-    Texts without an embedding are embedded, and kept in shards of `BLOCK`. Equal texts share an
-    embedding.
-
-    workspace: where new ones are kept; None: beside the model.
+    root: the folder of artefacts; None: that of the working folder.
     """
-    keys = [_key_of(text) for text in texts]
-    known = _embeddings(workspace, model)
+    keys = [hash_of(text)[:24] for text in texts]
+    kind = f"embeddings/{fingerprint_of({'model': model.fingerprint})}"
+    known = _rows_of(kind, root)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-    shards: dict[Path, Callable[[], None]] = {}
-    for block in batched(missing, BLOCK):
-        few = {key: missing[key] for key in block}
-        inputs = {"model": model.fingerprint, "texts": sorted(few)}
-        shard = _shelves(workspace, model)[0] / fingerprint_of(inputs)
-        write = partial(_write, model=model, texts=few)
-        name = f"embeddings of {model.label}"
-        shards[shard] = partial(publish, shard, write, inputs=inputs, name=name)
-    # Runs side by side need the same references: each takes shards that no other is writing, and
+    # Runs side by side need the same references: each takes blocks that no other is writing, and
     # waits for the rest at the end.
-    for ends in (False, True):
-        for shard, make in shards.items():
-            if not is_whole(shard) and (ends or not is_locked(shard)):
-                make()
+    for wait in (False, True):
+        for block in batched(missing, BLOCK):
+            write = partial(_write, model, [missing[key] for key in block])
+            with suppress(Timeout):
+                cached(kind, {"texts": block}, write, wait=wait, root=root)
     if missing:
-        known = _embeddings(workspace, model)
+        known = _rows_of(kind, root)
     return np.stack([known[key] for key in keys])
 
 
-def kept_embeddings(
-    workspace: Workspace | None, model: Embedder
-) -> Callable[[str], np.ndarray | None]:
-    """A function that gives the embedding of a text by the model, (D,); None where it has none."""
-    known = _embeddings(workspace, model)
-    return lambda text: known.get(_key_of(text))
+def teacher_embedder(teacher: Teacher) -> Embedder:
+    """The teacher as an embedder. A compound embeds a text through its members, each once."""
+    identity = f"teacher/{teacher.fingerprint}"
+    sources = sources_of(type(teacher))
+    if sources:  # the file of a class of one's own
+        identity = fingerprint_of({"teacher": identity, "sources": sources})
+    label = getattr(teacher, "label", type(teacher).__name__)
+    if not isinstance(teacher, Compound):
+        return Embedder(label, identity, teacher.embed)
+    members = [teacher_embedder(member) for member in teacher.members]
+
+    def embed(texts: list[str]) -> np.ndarray:
+        return np.concatenate([embed_once(member, texts) for member in members], axis=1)
+
+    return Embedder(label, identity, embed)
 
 
-def _key_of(text: str) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
+def root_of(student: Path) -> Path | None:
+    """The folder of artefacts for commands that embed documents by the student in a folder.
+
+    It lies beside the student outside of a working folder; None: in the working folder.
+    """
+    if folder_above() is not None:
+        return None
+    return student.absolute().with_name(f"{student.absolute().name}.embeddings")
 
 
-def _write(folder: Path, *, model: Embedder, texts: Mapping[str, str]) -> None:
-    """Write a shard. texts: by key."""
-    vectors = np.asarray(model.embed([*texts.values()]), dtype=np.float32)
+def _write(model: Embedder, texts: list[str], folder: Path) -> None:
+    vectors = np.asarray(model.embed(texts), dtype=np.float32)
     broken = int((~np.isfinite(vectors).all(axis=1)).sum())
     if broken:
         problem = f"{broken} of {len(vectors)} embeddings are not finite"
         mend = "restore the model's files, or train it again"
         raise InputError(f"{model.label}: {problem}; {mend}")
-    np.save(folder / "embeddings.npy", vectors)
-    content = {"model": model.fingerprint, "label": model.label, "texts": [*texts]}
-    (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
+    np.save(folder / ROWS, vectors)
 
 
-def _embeddings(workspace: Workspace | None, model: Embedder) -> dict[str, np.ndarray]:
-    """The embeddings, (D,) each, of all shards of the model, by the keys of their texts."""
-    embeddings: dict[str, np.ndarray] = {}
-    for shelf in _shelves(workspace, model):
-        for folder in sorted(shelf.glob("*")):
-            if folder.suffix or not is_whole(folder):  # `.partial`: not published yet
-                continue
-            keys = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
-            vectors = np.load(folder / "embeddings.npy", mmap_mode="r")
-            embeddings.update(zip(keys, vectors, strict=True))
-    return embeddings
+def _rows_of(kind: str, root: Path | None) -> Mapping[str, np.ndarray]:
+    """The embeddings of all artefacts of a kind, (D,) each, by the digests of their texts."""
+    rows: dict[str, np.ndarray] = {}
+    for folder in _whole_folders(shelf_of(kind, root)):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        vectors = np.load(folder / ROWS, mmap_mode="r")
+        rows.update(zip(manifest["inputs"]["texts"], vectors, strict=True))
+    return rows
 
 
-def _shelves(workspace: Workspace | None, model: Embedder) -> list[Path]:
-    """The model's shelves, of which the first takes new shards."""
-    folders = [] if workspace is None else [workspace.outputs / "artefacts" / "embeddings"]
-    if model.store is not None:
-        folders.append(model.store)
-    name = fingerprint_of({"model": model.fingerprint, "version": VERSION})
-    return [folder / name for folder in folders]
+def _whole_folders(shelf: Path) -> Iterator[Path]:
+    for folder in sorted(shelf.glob("*")):
+        if not folder.suffix and is_whole(folder):  # `.partial`: not published yet
+            yield folder

@@ -1,10 +1,11 @@
-"""Kinds and forms of the models that are compared, and the labels that are made of them.
+"""Identities of the models that are compared: kind, form, name, and the label made of them.
 
 A row of an evaluation carries the kind and the form of its model beside the label. Code asks for
 these; labels are for people.
 """
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -38,6 +39,16 @@ class Form(StrEnum):
     CENTRED = "centred"  # minus the mean embedding of the texts of a task
 
 
+# Models that are fitted on the texts of a task, without labels, and models that are not fitted here
+ON_TASK = {Kind.TFIDF, Kind.TASK_LSA, Kind.BM25, Kind.FUSION, Kind.SBERT_WITH_PV}
+AS_PUBLISHED = {
+    Kind.UNTRAINED,
+    Kind.SBERT_TRUNCATED,
+    Kind.SBERT_CHUNKS,
+    Kind.SBERT_LEAD,
+    Kind.PUBLISHED,
+}
+
 # Labels of the kinds that have one model in an evaluation. Models of other kinds have names.
 TITLES = {
     Kind.UNTRAINED: "student before distillation",
@@ -69,16 +80,33 @@ ENDINGS = {
 }
 
 
-def label_of(kind: Kind, form: Form = Form.SAVED, name: str = "") -> str:
-    """The label of a model in tables and figures.
+class Identity(NamedTuple):
+    """What a model is called, and what it is fitted on."""
 
-    name: of a model whose kind has several; it takes the place of the title of any other.
-    """
-    return (name or TITLES[kind]) + ending_of(kind, form)
+    kind: Kind
+    form: Form = Form.SAVED
+    name: str = ""  # where a kind has several models; the name of a student is the label of its run
 
+    @property
+    def label(self) -> str:
+        """The model in tables and figures; a name takes the place of the title of its kind."""
+        return (self.name or TITLES[self.kind]) + self.ending
 
-def ending_of(kind: Kind, form: Form) -> str:
-    """The end of a label, which names the form; "" for a model as it was saved."""
-    if kind == Kind.STUDENT and form == Form.ADAPTED:
-        return ", adapted"
-    return ENDINGS[form]
+    @property
+    def ending(self) -> str:
+        """The end of the label, which names the form; "" for a model as it was saved."""
+        if (self.kind, self.form) == (Kind.STUDENT, Form.ADAPTED):
+            return ", adapted"
+        return ENDINGS[self.form]
+
+    @property
+    def ranks_only(self) -> bool:
+        """Whether the model gives similarities alone, so that only retrieval can be scored."""
+        return self.kind in (Kind.BM25, Kind.FUSION)
+
+    @property
+    def fitted_on(self) -> str:
+        """Where words and directions of the model are from: "corpus", "task", or "" for neither."""
+        if self.kind in ON_TASK or self.form in (Form.ADAPTED, Form.REFITTED, Form.CENTRED):
+            return "task"
+        return "" if self.kind in AS_PUBLISHED else "corpus"

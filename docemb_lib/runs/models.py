@@ -1,30 +1,25 @@
 """Models that are compared: students in every form, their teachers, and search engines.
 
-A reference that is fitted on the texts of a task, without their labels, is fitted once per task.
+A model is an identity and an embedder, or what is fitted on the texts of a task, without their
+labels, once per task.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import digest_of, files_of, fingerprint_of, read_json
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
-from docemb_lib.base.integrity import (
-    GENERAL,
-    MODULES,
-    STUDENT,
-    digest_of,
-    files_of,
-    read_json,
-)
+from docemb_lib.base.integrity import GENERAL, MODULES, STUDENT
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import (
     Similarities,
@@ -35,19 +30,15 @@ from docemb_lib.evaluation.retrieval import (
     tfidf,
     unit,
 )
-from docemb_lib.runs import records
-from docemb_lib.runs.embeddings import embed_once, store_of
-from docemb_lib.runs.kinds import Form, Kind, label_of
-from docemb_lib.runs.stages import TeacherStage
+from docemb_lib.runs.embeddings import Embedder, embed_once, root_of, teacher_embedder
+from docemb_lib.runs.kinds import Form, Identity, Kind
+from docemb_lib.runs.stages import Teachers
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import ParagraphVectorSettings
-from docemb_lib.teachers import LSA, Compound, Teacher
+from docemb_lib.teachers import LSA, Teacher
 from docemb_lib.teachers.lsa import directions
-from docemb_lib.workspace import Workspace, fingerprint_of
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.retrieval import Embeddings
-    from docemb_lib.runs.students import StudentStage
     from docemb_lib.student import Student
     from docemb_lib.student.lexical_module import LexicalHalf
 
@@ -57,14 +48,14 @@ logger = logging.getLogger(__name__)
 # beginning, then over the whole document; an encoder with the words of the documents. A trained
 # student comes after these.
 SIMPLEST_FIRST = (
-    (Kind.TFIDF, Form.SAVED),
-    (Kind.TASK_LSA, Form.SAVED),
-    (Kind.SBERT_TRUNCATED, Form.SAVED),
-    (Kind.SBERT_CHUNKS, Form.SAVED),
-    (Kind.SBERT_CHUNKS, Form.CENTRED),
-    (Kind.SBERT_LEAD, Form.SAVED),
-    (Kind.UNTRAINED, Form.SAVED),
-    (Kind.UNTRAINED, Form.ADAPTED),
+    Identity(Kind.TFIDF),
+    Identity(Kind.TASK_LSA),
+    Identity(Kind.SBERT_TRUNCATED),
+    Identity(Kind.SBERT_CHUNKS),
+    Identity(Kind.SBERT_CHUNKS, Form.CENTRED),
+    Identity(Kind.SBERT_LEAD),
+    Identity(Kind.UNTRAINED),
+    Identity(Kind.UNTRAINED, Form.ADAPTED),
 )
 # Kinds of the contextual teachers of a profile, by their names in its parameters.
 CONTEXTUAL_KINDS = {
@@ -90,53 +81,99 @@ NOT_IN_EMBEDDINGS = {
 # What transformers notes on the making of a file.
 NOT_IN_CONFIG = {"dtype", "transformers_version"}
 
-Embed = Callable[[list[str]], np.ndarray]  # N texts to (N, D)
 # N texts of a task, and the number of the first of them to fit on, None for all: not the queries
-# that are no documents
-Fit = Callable[[list[str], int | None], Any]
+# that are no documents. It gives embeddings (N, D), dense or sparse, or `Similarities`.
+Fit: TypeAlias = "Callable[[list[str], int | None], Embeddings | Similarities]"
 
 
-def _no_embeddings(texts: list[str]) -> NoReturn:
-    raise RuntimeError("this model cannot embed texts: only its scores on tasks are available")
+class Fitted(NamedTuple):
+    """What is fitted on the texts of each task, without labels."""
+
+    fingerprint: str  # identifies the fit and what it depends on besides the texts
+    fit: Fit
 
 
 class Model(NamedTuple):
-    """A model that embeds texts, or that is fitted on the texts of a task."""
+    """A model that is compared with others."""
 
-    kind: Kind
-    form: Form
-    name: str  # where a kind has several models; the name of a student is the label of its run
-    fingerprint: str  # equal for two models only if they embed alike
-    # Embeds N texts as (N, D), and loads what it needs. It is called only for texts that have not
-    # been embedded yet. Models that only have scores on tasks, or only `fit`, go without it.
-    embed: Embed = _no_embeddings
-    # Fits the model on texts of a task, without labels, and gives what the task scores: embeddings
-    # (N, D), dense or sparse, or `Similarities`. None: `embed` embeds any text.
-    fit: Fit | None = None
-    ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
-    fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
-    store: Path | None = None  # a folder of embeddings besides those of the workspace
+    identity: Identity
+    embedder: Embedder | Fitted
+
+    @property
+    def kind(self) -> Kind:
+        return self.identity.kind
+
+    @property
+    def form(self) -> Form:
+        return self.identity.form
 
     @property
     def label(self) -> str:
         """The model in tables and figures."""
-        return label_of(self.kind, self.form, self.name)
+        return self.identity.label
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two models only if they embed alike."""
+        return self.embedder.fingerprint
+
+    @property
+    def of_any_text(self) -> Embedder:
+        """The embedder. Raises TypeError for a model that is fitted on the texts of a task."""
+        if isinstance(self.embedder, Fitted):
+            raise TypeError(f"{self.label} is fitted on the texts of a task")
+        return self.embedder
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the embeddings of N texts, float32 (N, D), each computed once; see `embed_once`.
+
+        Raises TypeError for a model that is fitted on the texts of a task.
+        """
+        return embed_once(self.of_any_text, texts)
+
+    def on_texts(
+        self, texts: Sequence[str], fitted: int | None = None
+    ) -> Embeddings | Similarities:
+        """Return what the model gives for N texts: embeddings (N, D), dense or sparse, or
+        `Similarities`.
+
+        A model that is fitted on them counts equal texts once.
+
+        fitted: the number of the first texts to fit on; None: all.
+        """
+        if not isinstance(self.embedder, Fitted):
+            return self.embed(texts)
+        row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        given = self.embedder.fit(list(row_of), len(set(texts[:fitted])))
+        if len(row_of) == len(texts):
+            return given
+        rows = [row_of[text] for text in texts]
+        return of_rows(given, rows) if callable(given) else given[rows]
+
+    def called(self, name: str) -> Model:
+        """The same model with another name."""
+        return self._replace(identity=self.identity._replace(name=name))
+
+    def embedding_by(self, embed: Callable[[list[str]], np.ndarray]) -> Model:
+        """The same model, whose embeddings another function computes."""
+        return self._replace(embedder=self.of_any_text._replace(embed=embed))
+
+
+def scored_model(identity: Identity, fingerprint: str) -> Model:
+    """A model without weights, of which only scores can be read."""
+
+    def embed(texts: list[str]) -> np.ndarray:
+        raise RuntimeError("this model cannot embed texts: only its scores on tasks are available")
+
+    return Model(identity, Embedder(identity.label, fingerprint, embed))
 
 
 def models_of_table(table: pd.DataFrame) -> list[Model]:
-    """The models of a table `models` (see `Final`). They have their scores alone."""
-    columns = ["kind", "form", "name", "fingerprint", "fitted on", "ranks_only"]
-    return [
-        Model(
-            Kind(kind),
-            Form(form),
-            name,
-            fingerprint,
-            fitted_on=fitted_on,
-            ranks_only=bool(ranks_only),
-        )
-        for kind, form, name, fingerprint, fitted_on, ranks_only in table[columns].to_numpy()
-    ]
+    """The models of a table `models` (see `Final`), with their scores alone."""
+    models = []
+    for kind, form, name, fingerprint in table[["kind", "form", "name", "fingerprint"]].to_numpy():
+        models.append(scored_model(Identity(Kind(kind), Form(form), name), fingerprint))
+    return models
 
 
 class StudentForms(NamedTuple):
@@ -165,38 +202,16 @@ def student_model(
 
     name: the label of its run; form: as it was saved, or its dense half.
     """
-    label = label_of(kind, form, name)
+    identity = Identity(kind, form, name)
 
     def embed(texts: list[str]) -> np.ndarray:
         student = _loaded(folder, form == Form.DENSE)
-        return student.embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
+        desc = f"embedding by {identity.label}"
+        return student.embed(texts, devices=devices_at_hand(), desc=desc)
 
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
     fingerprint = f"student/{_fingerprint(folder, form)}/{precision}"
-    return Model(kind, form, name, fingerprint, embed, store=store_of(folder))
-
-
-def passage_model(dense: Model, student: Student, size: int) -> Model:
-    """A model that gives what passages of at most `size` tokens need: rows of `PassageEncoder`.
-
-    Rows begin with the embedding by the dense half, and hold nothing else where the student
-    averages no states.
-
-    dense: the dense half as a model.
-    """
-    from docemb_lib.student.embedding import embed_chunks
-    from docemb_lib.student.export import MEANS
-    from docemb_lib.student.passages import PassageEncoder
-
-    encoder = PassageEncoder(student, size) if student.pooling in MEANS else student
-
-    def embed(texts: list[str]) -> np.ndarray:
-        tokens = [student.tokenize(texts).sequences]
-        with progress(texts, desc="adapting", unit="documents") as bar:
-            (rows,) = embed_chunks(encoder, tokens, devices_at_hand(), None, bar.update)
-        return rows
-
-    return dense._replace(fingerprint=f"{dense.fingerprint}/passages/{size}", embed=embed)
+    return Model(identity, Embedder(identity.label, fingerprint, embed))
 
 
 def _fingerprint(student: Path, form: Form) -> str:
@@ -240,44 +255,49 @@ def _loaded(folder: Path, dense: bool) -> Student:
     return student.dense_half() if dense else student
 
 
-def recorded_student(workspace: Workspace, record: records.Record) -> Path | None:
-    """The student of a recorded run; None where there was none or it is gone."""
-    folder = workspace.root / record.student if record.student else None
-    return folder if folder is not None and folder.is_dir() else None
-
-
-def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForms:
+def student_forms(name: str, folder: Path, *, root: Path | None = None) -> StudentForms:
     """A student in its forms: as it was saved, without its lexical half, and adapted.
 
     The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
     has one form.
+
+    root: the folder of artefacts, see `embed_once`.
     """
-    from docemb_lib.student.export import saved_training
     from docemb_lib.student.lexical import saved_lexical_half
 
     saved = student_model(name, folder)
     half = saved_lexical_half(str(folder))
     if half is None:
         return StudentForms(saved)
-    # A converted encoder has seen no corpus.
-    is_trained = saved_training(str(folder)) is not None
     dense = student_model(name, folder, Form.DENSE)
-    dense = dense._replace(fitted_on="corpus" if is_trained else "")
-    saved = saved._replace(
-        embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
-    )
+
+    def embed(texts: list[str]) -> np.ndarray:
+        return _joined(half, embed_once(dense.of_any_text, texts, root=root), texts)
+
     weight = float(half.weight) if half.weight_given else None
-    dim = half.vectors.shape[1]
-    adapted = beside_lsa(workspace, dense, dim, weight)
-    return StudentForms(saved, dense, adapted)
+    return StudentForms(
+        saved.embedding_by(embed),
+        dense,
+        beside_lsa(dense, half.vectors.shape[1], weight),
+    )
 
 
-def beside_lsa(
-    workspace: Workspace,
-    dense: Model,
-    dim: int = DIM,
-    weight: float | None = None,
-) -> Model:
+def embed_documents(student: Path, texts: list[str], *, scratch: Path | None = None) -> np.ndarray:
+    """Embed N texts by a student in a folder, or of a hub id: float32 (N, width).
+
+    Embeddings are kept, see `root_of`; those by a model of a hub outside of a working folder in
+    `scratch`.
+    """
+    root = root_of(student)
+    if root is not None and not student.is_dir():
+        root = scratch
+    forms = student_forms(student.name, student, root=root)
+    if forms.dense is None:
+        return embed_once(forms.saved.of_any_text, texts, root=root)
+    return forms.saved.of_any_text.embed(texts)
+
+
+def beside_lsa(dense: Model, dim: int = DIM, weight: float | None = None) -> Model:
     """A model and LSA of a task's texts side by side, joined as a student's two halves.
 
     A task whose texts share too few words is scored by the dense half alone.
@@ -285,103 +305,84 @@ def beside_lsa(
     dim: directions of LSA at most; weight: of LSA; None: it follows from the spreads of cosines in
     the two halves.
     """
+    identity = dense.identity._replace(form=Form.ADAPTED)
 
-    def fit(texts: list[str], fitted: int | None = None) -> np.ndarray:
+    def fit(texts: list[str], fitted: int | None) -> np.ndarray:
         from docemb_lib.student.lexical import fit_lexical_half
 
-        X = embed_once(workspace, dense, texts)
+        X = dense.embed(texts)
         documents = texts[:fitted]
         filled = directions(len(documents), dim)
         try:
             half = fit_lexical_half(lambda: X[:fitted], documents, dim=filled, weight=weight)
             return _joined(half, X, texts)
         except InputError as error:
-            label = label_of(dense.kind, name=dense.name)
-            logger.warning("%s, fitted on a task, has no lexical half there: %s", label, error)
+            message = "%s, fitted on a task, has no lexical half there: %s"
+            logger.warning(message, identity._replace(form=Form.SAVED).label, error)
             return X
 
     key = f"{dense.fingerprint} ⊕ LSA/{dim}"
     if weight is not None:
         key += f"/{weight}"
-    return _on_task(dense.kind, fit, key, form=Form.ADAPTED, name=dense.name)
+    return _on_task(identity, key, fit)
+
+
+def centred_model(model: Model) -> Model:
+    """The model minus its mean embedding of the texts of a task."""
+
+    def fit(texts: list[str], fitted: int | None) -> np.ndarray:
+        X = model.embed(texts)
+        return X - X[:fitted].mean(axis=0)
+
+    identity = model.identity._replace(form=Form.CENTRED)
+    return _on_task(identity, f"centred/{model.fingerprint}", fit)
 
 
 def tfidf_model() -> Model:
-    return _on_task(Kind.TFIDF, tfidf, "TF-IDF")
+    return _on_task(Identity(Kind.TFIDF), "TF-IDF", tfidf)
 
 
-def on_task_models(
-    workspace: Workspace, sbert: SBERTModels, paragraph_vector: Model | None
-) -> list[Model]:
+def on_task_models(sbert: SBERTModels, paragraph_vector: Model | None) -> list[Model]:
     """What a user has without training: search engines, and SBERT beside them.
 
     paragraph_vector: PV, to be joined with SBERT; None: there is none.
     """
-    truncated = partial(embed_once, workspace, sbert.truncated)
-    chunks = partial(embed_once, workspace, sbert.chunks)
-    of_sbert = sbert.chunks.fingerprint
+    truncated, chunks = sbert
+    of_sbert = chunks.fingerprint
 
-    def fit_lsa(texts: list[str], fitted: int | None = None) -> np.ndarray:
+    def lsa(texts: list[str], fitted: int | None) -> np.ndarray:
         documents = texts[:fitted]
         return LSA(directions(len(documents), DIM)).fit(documents).embed(texts)
 
     def with_lead(texts: list[str]) -> np.ndarray:
-        return unit(chunks(texts)) + unit(truncated(texts))
+        return unit(chunks.embed(texts)) + unit(truncated.embed(texts))
 
-    def fusion(texts: list[str], fitted: int | None = None) -> Similarities:
-        return fused(bm25(texts, fitted), by_cosine(chunks(texts)), fitted=fitted)
+    def fusion(texts: list[str], fitted: int | None) -> Similarities:
+        return fused(bm25(texts, fitted), by_cosine(chunks.embed(texts)), fitted=fitted)
 
-    lead = Model(Kind.SBERT_LEAD, Form.SAVED, "", f"lead/{of_sbert}", with_lead, fitted_on="")
+    of_lead = Identity(Kind.SBERT_LEAD)
+    lead = Model(of_lead, Embedder(of_lead.label, f"lead/{of_sbert}", with_lead))
     models = [
         tfidf_model(),
-        _on_task(Kind.TASK_LSA, fit_lsa, "LSA"),
-        _on_task(Kind.BM25, bm25, "BM25", ranks_only=True),
-        centred_model(workspace, sbert.chunks),
+        _on_task(Identity(Kind.TASK_LSA), "LSA", lsa),
+        _on_task(Identity(Kind.BM25), "BM25", bm25),
+        centred_model(chunks),
         lead,
-        beside_lsa(workspace, lead),
-        _on_task(Kind.FUSION, fusion, f"fused/{of_sbert}", ranks_only=True),
+        beside_lsa(lead),
+        _on_task(Identity(Kind.FUSION), f"fused/{of_sbert}", fusion),
     ]
     if paragraph_vector is not None:
-        context = partial(embed_once, workspace, paragraph_vector)
 
-        def with_context(texts: list[str], fitted: int | None = None) -> np.ndarray:
-            return _side_by_side(chunks(texts), context(texts), fitted)
+        def with_context(texts: list[str], fitted: int | None) -> np.ndarray:
+            return _side_by_side(chunks.embed(texts), paragraph_vector.embed(texts), fitted)
 
         key = f"{of_sbert}/{paragraph_vector.fingerprint}"
-        models.append(_on_task(Kind.SBERT_WITH_PV, with_context, key))
+        models.append(_on_task(Identity(Kind.SBERT_WITH_PV), key, with_context))
     return models
 
 
-def fit_once(
-    fit: Fit, texts: Sequence[str], fitted: int | None = None
-) -> Embeddings | Similarities:
-    """What a model gives for N texts, of which it is fitted on the first `fitted`, None: on all.
-
-    Equal texts count once in the fit.
-    """
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    given = fit(list(row_of), len(set(texts[:fitted])))
-    if len(row_of) == len(texts):
-        return given
-    rows = [row_of[text] for text in texts]
-    return of_rows(given, rows) if callable(given) else given[rows]
-
-
-def _on_task(
-    kind: Kind,
-    fit: Fit,
-    key: str,
-    *,
-    form: Form = Form.SAVED,
-    name: str = "",
-    ranks_only: bool = False,
-) -> Model:
-    """A model that is fitted on the texts of each task.
-
-    key: identifies the fit and what it depends on besides the texts.
-    """
-    fingerprint = f"on-task/{key}"
-    return Model(kind, form, name, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
+def _on_task(identity: Identity, key: str, fit: Fit) -> Model:
+    return Model(identity, Fitted(f"on-task/{key}", fit))
 
 
 def _joined(half: LexicalHalf, dense: np.ndarray, texts: list[str]) -> np.ndarray:
@@ -429,27 +430,26 @@ def published_model(name: str, prompt: str = "", *, pooling: str | None = None) 
     if pooling:
         parts.append(f"{pooling} pooling")
     fingerprint = "/".join(filter(None, parts))
-    return Model(Kind.PUBLISHED, Form.SAVED, name, fingerprint, embed, fitted_on="")
+    return Model(Identity(Kind.PUBLISHED, name=name), Embedder(name, fingerprint, embed))
 
 
-def untrained_model(students: StudentStage) -> Model:
-    return student_model("", students.untrained.path, kind=Kind.UNTRAINED)._replace(fitted_on="")
+def teacher_model(teacher: Teacher, kind: Kind = Kind.PARAGRAPH_VECTOR, name: str = "") -> Model:
+    return Model(Identity(kind, name=name), teacher_embedder(teacher))
 
 
-def sbert_models(teachers: TeacherStage) -> SBERTModels:
+def sbert_models(teachers: Teachers) -> SBERTModels:
     """The structural teacher on truncated text, and averaged over chunks of the whole document.
 
     The first chunk of a text is the truncated text, whose embedding both share.
     """
-    workspace = teachers.workspace
     over_chunks = teachers.sbert("chunks")
-    truncated = teacher_model(teachers.sbert("truncate"), workspace, Kind.SBERT_TRUNCATED)
-    chunks = teacher_model(over_chunks, workspace, Kind.SBERT_CHUNKS)
+    truncated = teacher_model(teachers.sbert("truncate"), Kind.SBERT_TRUNCATED)
+    chunks = teacher_model(over_chunks, Kind.SBERT_CHUNKS)
 
     def embed(texts: list[str]) -> np.ndarray:
-        return over_chunks.embed(texts, embed_once(workspace, truncated, texts))
+        return over_chunks.embed(texts, truncated.embed(texts))
 
-    return SBERTModels(truncated._replace(fitted_on=""), chunks._replace(embed=embed, fitted_on=""))
+    return SBERTModels(truncated, chunks.embedding_by(embed))
 
 
 def contextual_names(profile: Profile) -> dict[Kind, str]:
@@ -458,7 +458,7 @@ def contextual_names(profile: Profile) -> dict[Kind, str]:
     return {kind: f"{name};{width(name)}d" for name, kind in CONTEXTUAL_KINDS.items()}
 
 
-def contextual_models(teachers: TeacherStage) -> dict[Kind, Model]:
+def contextual_models(teachers: Teachers) -> dict[Kind, Model]:
     """DM, DBOW, PV and LSA as models, by kind.
 
     LSA is among them if there are enough documents to fit it, and so few that this takes seconds.
@@ -467,51 +467,14 @@ def contextual_models(teachers: TeacherStage) -> dict[Kind, Model]:
     with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= MAX_LSA_DOCUMENTS
     names = contextual_names(teachers.profile)
     return {
-        kind: teacher_model(teachers.contextual(name), teachers.workspace, kind, names[kind])
+        kind: teacher_model(teachers.contextual(name), kind, names[kind])
         for name, kind in CONTEXTUAL_KINDS.items()
         if kind != Kind.CORPUS_LSA or with_lsa
     }
 
 
-def paragraph_vector_model(
-    teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int
-) -> Model:
-    """One Paragraph Vector, or several side by side."""
-    teacher = teachers.paragraph_vectors(settings, seed=seed)
-    return teacher_model(teacher, teachers.workspace, name=teacher.label)
-
-
-def centred_model(workspace: Workspace, model: Model) -> Model:
-    """The model minus its mean embedding of the texts of a task."""
-
-    def fit(texts: list[str], fitted: int | None = None) -> np.ndarray:
-        X = embed_once(workspace, model, texts)
-        return X - X[:fitted].mean(axis=0)
-
-    key = f"centred/{model.fingerprint}"
-    return _on_task(model.kind, fit, key, form=Form.CENTRED, name=model.name)
-
-
-def teacher_model(
-    teacher: Teacher, workspace: Workspace, kind: Kind = Kind.PARAGRAPH_VECTOR, name: str = ""
-) -> Model:
-    """The teacher as a model.
-
-    A compound embeds through its members, so that each of them embeds a text once.
-    """
-    model = Model(kind, Form.SAVED, name, f"teacher/{teacher.fingerprint}", teacher.embed)
-    if not isinstance(teacher, Compound):
-        return model
-    members = [teacher_model(member, workspace, kind, member.label) for member in teacher.members]
-
-    def embed(texts: list[str]) -> np.ndarray:
-        return np.concatenate([embed_once(workspace, member, texts) for member in members], axis=1)
-
-    return model._replace(embed=embed)
-
-
-def forms_at(path: str, workspace: Workspace) -> StudentForms:
-    """The model in a folder or of a hub id: a student in its forms, see `lexical_models`.
+def forms_at(path: str) -> StudentForms:
+    """The model in a folder or of a hub id: a student in its forms, see `student_forms`.
 
     The adapted form is called refitted, because the student as saved may be adapted, too. Any other
     model has one form and is run by sentence-transformers. Raises InputError for what is no model.
@@ -529,6 +492,9 @@ def forms_at(path: str, workspace: Workspace) -> StudentForms:
     except InputError:
         is_student = False
     if not is_student:
-        return StudentForms(published_model(path)._replace(name=name))
-    forms = lexical_models(name, Path(source), workspace)
-    return forms._replace(adapted=forms.adapted and forms.adapted._replace(form=Form.REFITTED))
+        return StudentForms(published_model(path).called(name))
+    forms = student_forms(name, Path(source))
+    if forms.adapted is None:
+        return forms
+    refitted = forms.adapted.identity._replace(form=Form.REFITTED)
+    return forms._replace(adapted=forms.adapted._replace(identity=refitted))

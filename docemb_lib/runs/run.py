@@ -1,23 +1,27 @@
-"""The run of a notebook: the calls that a notebook makes, from its parameters to its record."""
+"""The run of a notebook: its stages from corpus to scores, and the calls that a notebook makes."""
 
 from __future__ import annotations
 
-import json
 import re
+import shutil
 import time
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
+from docemb_lib.base import pretrained
 from docemb_lib.base.errors import spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
+from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.checks import check_training
+from docemb_lib.runs.execution import BY_HAND, RunFolder, is_executed_here, publish_by_hand
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import (
     Model,
@@ -25,104 +29,182 @@ from docemb_lib.runs.models import (
     beside_lsa,
     centred_model,
     contextual_models,
-    lexical_models,
     on_task_models,
-    paragraph_vector_model,
     published_model,
     sbert_models,
+    student_forms,
+    student_model,
+    teacher_model,
     tfidf_model,
-    untrained_model,
 )
-from docemb_lib.runs.pipeline import Stages
-from docemb_lib.runs.scores import Final
+from docemb_lib.runs.scores import Final, Scorer
+from docemb_lib.runs.stages import Corpus, Teachers, check_student
+from docemb_lib.runs.store import PARTIAL, installed_versions, link, relative, revision
+from docemb_lib.settings.files import find_root
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.profile import Profile, check_names
-from docemb_lib.workspace import Workspace, revision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from docemb_lib.runs.students import Students
 
-class Run:
-    """One run of one notebook. A notebook starts it with `begin` and ends it with `finish`."""
 
-    def __init__(self, key: RunKey, workspace: Workspace | None = None) -> None:
-        self.key = key
-        self.workspace = workspace or Workspace()
-        self.stages = Stages(key, self.workspace)
-        self.notebook = key.notebook
-        self.profile = key.profile
-        self.label = key.label
-        self.parameters = key.parameters
-        self.fingerprint = key.fingerprint  # computed now: files may change while the run lasts
+class Run(RunFolder):
+    """One run of one notebook. A notebook starts it with `begin` and ends it with `finish`.
+
+    The stages are built when they are first accessed, from what is there already. Replace an
+    attribute of a stage to replace what the stage makes.
+
+    Example:
+        >>> from docemb_lib import Profile, Run
+        >>> run = Run.of("05_weighting", Profile.load("tiny"), lam=0.8)
+        >>> other = Run.of("05_weighting", Profile.load("tiny"), lam=0.2)
+        >>> run.key == other.key, run.same_but("lam") == other.same_but("lam")
+        (False, True)
+        >>> run.student.name == other.student.name  # trains both
+        False
+    """
+
+    def __init__(self, notebook: str, profile: Profile) -> None:
+        super().__init__(notebook, profile)
         self.figures: list[str] = []
         self.started = time.perf_counter()
 
-    def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The student's training history: a row per update, and a row per validation."""
-        return self.stages.students.history()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process without what was computed in this one."""
+        return _received, (type(self), self.notebook, self.profile.fresh(), self.compared)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        return Corpus(self.profile)
+
+    @cached_property
+    def teachers(self) -> Teachers:
+        return Teachers(self.profile, self.corpus)
+
+    @cached_property
+    def students(self) -> Students:
+        """The student before and after its training."""
+        from docemb_lib.runs.students import Students  # imports torch
+
+        return Students(self, self.corpus, self.teachers)
 
     @property
-    def is_final(self) -> bool:
-        """Whether the run is scored on test splits."""
-        return self.key.registered.final
+    def student(self) -> Path:
+        """The folder of the trained student."""
+        return self.students.trained
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The tasks, and scores of models on them."""
+        return Scorer(self.profile, self.corpus)
+
+    def check(self) -> None:
+        """Check everything about the run that is cheap to check, before any long work.
+
+        Raises InputError.
+        """
+        for check in self.checks():
+            check()
+
+    def checks(self) -> Iterator[Callable[[], object]]:
+        """The checks of settings, data, models and hub that `check` calls in turn.
+
+        Each of them raises InputError.
+        """
+        yield self.check_parameters
+        if self.own_loss is not None:
+            yield partial(_check_loss, self.own_loss)
+        for source in self.profile.text_sources:
+            yield partial(source_fingerprint, source)
+        if self.trains:
+            yield partial(check_student, self, self.corpus)
+        yield self.scorer.check
+        for model in self.models_to_load:
+            yield partial(pretrained.require, model, stay_online=True)
+
+    def check_parameters(self) -> None:
+        """Check that the parameters and settings fit each other. Raises InputError."""
+        if self.trains:
+            check_training(self.profile, self_supervised=self.self_supervised)
+
+    @property
+    def checked_as(self) -> tuple[object, ...]:
+        """What `checks` depend on: those of two runs with equal values have the same results.
+
+        `check_parameters` is not covered. It depends on all parameters, and a plan is resolved by
+        it.
+        """
+        return (self.notebook, self.sections, self.profile.parameters.documents, self.own_loss)
+
+    @property
+    def models_to_load(self) -> list[str]:
+        """The pretrained models that the run loads, by name.
+
+        A corpus to be built needs the tokenizers of student and structural teacher. A final
+        evaluation compares with the models of `evaluation.beside`.
+        """
+        profile = self.profile
+        names = [] if self.corpus.is_built else profile.models
+        if self.is_final:
+            names += profile.evaluation.beside
+        if self.self_supervised and profile.simde.sentence_encoder:
+            names.append(profile.simde.sentence_encoder)
+        return names
+
+    def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The student's training history: a row per update, and a row per validation."""
+        return self.students.history()
 
     @cached_property
     def model(self) -> Model:
         """The student that the run trains or, in 02_paragraph_vector, its Paragraph Vectors."""
-        if self.key.trains:
-            return self._student.saved
-        return paragraph_vector_model(
-            self.stages.teachers,
-            self.key.paragraph_vectors,
-            seed=self.profile.parameters.seed,
-        )
+        if self.trains:
+            return self._forms.saved
+        seed = self.profile.parameters.seed
+        teacher = self.teachers.paragraph_vectors(self.paragraph_vectors, seed=seed)
+        return teacher_model(teacher, name=teacher.label)
 
     @cached_property
     def untrained(self) -> Model:
         """The student before distillation."""
-        return untrained_model(self.stages.students)
+        return student_model("", self.students.untrained, kind=Kind.UNTRAINED)
 
     @cached_property
     def references(self) -> list[Model]:
         """The fixed models that the notebook compares its own model with."""
-        teachers = self.stages.teachers
-        sbert = sbert_models(teachers)
+        sbert = sbert_models(self.teachers)
         models = []
-        if self.key.trains:
+        if self.trains:
             models.append(self.untrained)
-            if self.key.has_lexical_half:
-                adapted = beside_lsa(
-                    self.workspace,
-                    self.untrained,
-                    dim=self.profile.student.lexical,
-                )
-                models.append(adapted)
+            if self.has_lexical_half:
+                models.append(beside_lsa(self.untrained, self.profile.student.lexical))
         models.append(sbert.truncated)
         if self.is_final:
             models.append(sbert.chunks)
             for name, prompt in self.profile.evaluation.beside.items():
                 models.append(published_model(name, prompt))
         contextual: dict[Kind, Model] = {}
-        if self.key.registered.beside_contextual:
-            contextual = contextual_models(teachers)
+        if self.registered.beside_contextual:
+            contextual = contextual_models(self.teachers)
             models += contextual.values()
         if self.is_final:
-            models += on_task_models(self.workspace, sbert, contextual.get(Kind.PV))
-        elif not self.key.trains:
+            models += on_task_models(sbert, contextual.get(Kind.PV))
+        elif not self.trains:
             models.append(tfidf_model())
         return models
 
     @cached_property
-    def _student(self) -> StudentForms:
-        return lexical_models(self.label, self.stages.students.trained.path, self.workspace)
+    def _forms(self) -> StudentForms:
+        return student_forms(self.label, self.student)
 
     def models(self, others: Sequence[Model] = ()) -> list[Model]:
         """The run's own model in all its forms, the `others`, and the references."""
-        forms = self._student.models if self.key.trains else [self.model]
+        forms = self._forms.models if self.trains else [self.model]
         if self.is_final and len(forms) == 1:
-            forms.append(centred_model(self.workspace, self.model))
+            forms.append(centred_model(self.model))
         return [*forms, *others, *self.references]
 
     @cached_property
@@ -142,11 +224,11 @@ class Run:
         It compares the run's model and the `others` with the references. A student with a lexical
         half is compared as it is used, adapted.
         """
-        compared = self._student.adapted or self._student.saved
+        compared = self._forms.adapted or self._forms.saved
         return self._evaluate(self.models(others), compared, final=True)
 
     def _evaluate(self, models: list[Model], student: Model, *, final: bool) -> Final:
-        return self.stages.scores.evaluate(
+        return self.scorer.evaluate(
             models, student=student, references=self.references, final=final
         )
 
@@ -166,7 +248,7 @@ class Run:
     @cached_property
     def _trained_metrics(self) -> dict[str, float]:
         """The numbers of the student's validation history; none without a student."""
-        if not self.key.trains:
+        if not self.trains:
             return {}
         _, validations = self.history()
         by_step = validations.set_index("step")
@@ -192,30 +274,40 @@ class Run:
 
         notebook: None for that of this run.
         """
-        key = self.key if notebook is None else RunKey(notebook, self.profile)
+        run = self if notebook is None else type(self)(notebook, self.profile)
         return [
             record
-            for record in records.comparable(key, self.workspace)
-            if record.fingerprint != self.fingerprint
-            and record.sources == self.key_of(record).sources
+            for record in records.comparable(run)
+            if record.folder not in (self.recorded, self.filled)
+            and record.sources == self.of_record(record).sources
         ]
 
-    def key_of(self, record: records.Record) -> RunKey:
-        """The key of a recorded run, with the profile of this run."""
-        return RunKey.of(record.notebook, self.profile, **record.parameters)
+    def of_record(self, record: records.Record) -> Self:
+        """A recorded run, with the profile of this run."""
+        return self.of(record.notebook, self.profile, **record.parameters)
+
+    def identify(self) -> tuple[Path, str]:
+        """The folder that the run fills, and its key, both as they are at the first call."""
+        return self.filled, self.key
+
+    @cached_property
+    def filled(self) -> Path:
+        """The folder that tables and figures are written into, before it is published."""
+        if is_executed_here(self):
+            return self.partial
+        return self.folder.with_name(self.folder.name + BY_HAND + PARTIAL)
 
     def save_figure(
         self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None
     ) -> None:
-        """Save a figure as PNG and SVG, and show it in a notebook.
+        """Save a figure as PNG and SVG in the folder of the run, and show it in a notebook.
 
-        data: what the figure shows, saved as CSV. The folder is
-        `outputs/figures/<notebook>/<run>/`.
+        data: what the figure shows, saved as CSV.
         """
         from matplotlib import pyplot
 
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
-        folder = self.workspace.outputs / "figures" / self.notebook / self.key.slug
+        folder = self.filled
         folder.mkdir(parents=True, exist_ok=True)
         # The resolution of the files; text is wider there than at the figure's own.
         figure_dpi = figure.dpi
@@ -237,14 +329,13 @@ class Run:
             pyplot.close(figure)
         if data is not None:
             data.map(spreadsheet_cell).to_csv(folder / f"{name}.csv", index=False)
-        self.figures.append(self.workspace.relative(folder / f"{name}.png"))
+        self.figures.append(relative(self.folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
         """Link `outputs/students/<slug>` to the student and return the link.
 
         scores: tidy; those of the last round are written into the student's model card.
         """
-        student = self.stages.students.trained
         if scores is not None:
             from docemb_lib.student.export import add_scores
 
@@ -256,8 +347,8 @@ class Run:
                 # Retrieval trains no heads, so that its score has no deviation.
                 deviation = float(values.std()) if values.nunique() > 1 else None
                 rows.append((task, metric, float(values.mean()), deviation))
-            add_scores(student.path, rows)
-        return self.workspace.relative(self.workspace.link("students", self.key.slug, student.path))
+            add_scores(self.student, rows)
+        return relative(link("students", self.slug, self.student))
 
     def finish(
         self,
@@ -267,39 +358,35 @@ class Run:
         student: str | None = None,
         tables: Mapping[str, pd.DataFrame] | None = None,
     ) -> pd.DataFrame:
-        """Publish the run's record and return its numbers and its own code, a row each.
+        """Write the run's record and return its numbers and its own code, a row each.
 
-        A run that is executed again keeps the times of its first execution, because it reuses the
-        artefacts of that one.
+        The folder of a run that a person executes is published here, any other by `execute`.
 
         Args:
             metrics: flat and named, see `metrics`.
             scores: tidy.
-            student: the student's folder, relative to the workspace, or a link to it (see
+            student: the student's folder, relative to the working folder, or a link to it (see
                 `link_student`). The record keeps the folder, because the link may lead elsewhere
                 later.
             tables: further tables to keep, by name.
         """
-        root = self.workspace.root
+        root = find_root()
         numbers = {
             name: value if isinstance(value, int) else float(value)
             for name, value in metrics.items()
         }
-        result: dict[str, Any] = {
-            "metrics": numbers,
-            "figures": self.figures,
-            "student": student and self.workspace.relative((root / student).resolve()),
-            "revision": revision(root),
-        }
-        first = records.find_done(self.workspace, self.notebook, self.fingerprint)
-        if first is not None:
-            result |= {"seconds": first.seconds, "finished": first.finished}
-        else:
-            result["seconds"] = round(time.perf_counter() - self.started, 1)
-        record = records.Record.of(self.key, **result)
-
-        rows = {name: _rows(table) for name, table in (tables or {}).items()}
-        records.save(self.workspace, record, [] if scores is None else _rows(scores), rows)
+        record = records.Record.of(
+            self,
+            metrics=numbers,
+            seconds=round(time.perf_counter() - self.started, 1),
+            figures=self.figures,
+            student=student and relative((root / student).resolve()),
+            versions=installed_versions(),
+            revision=revision(root),
+        )
+        record.write(self.filled, {**(tables or {}), records.SCORES: _filled(scores)})
+        if self.filled != self.partial:
+            publish_by_hand(self, self.filled)
         numbers = {**numbers, "seconds": record.seconds}
         cells: dict[str, object] = {name: round(value, 4) for name, value in numbers.items()}
         for file, digest in record.sources.items():
@@ -308,8 +395,21 @@ class Run:
         return pd.Series(cells, dtype=object, name=record.label).to_frame()
 
 
-def _rows(table: pd.DataFrame) -> records.Rows:
-    return json.loads(table.to_json(orient="records"))
+def _filled(table: pd.DataFrame | None) -> pd.DataFrame:
+    return pd.DataFrame() if table is None else table
+
+
+def _received(kind: type[Run], notebook: str, profile: Profile, compared: tuple[str, ...]) -> Run:
+    run = kind(notebook, profile)
+    run.compared = compared
+    return run
+
+
+def _check_loss(name: str) -> None:
+    """Check that a loss of one's own is one. Raises InputError."""
+    from docemb_lib.losses import structural  # imports torch
+
+    structural.structural_loss(name)
 
 
 def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
@@ -331,6 +431,9 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
     profile = Profile.load(namespace.get("profile", "tiny"))
     given = {name: namespace[name] for name in REGISTRY[notebook].values if name in namespace}
-    run = Run(RunKey.of(notebook, profile, **given))
-    run.stages.check()
+    run = Run.of(notebook, profile, **given)
+    run.check()
+    filled, _ = run.identify()  # now: files may change while the run lasts
+    if filled != run.partial:
+        shutil.rmtree(filled, ignore_errors=True)
     return run

@@ -1,4 +1,4 @@
-"""The score stage: scores of models on the profile's tasks, with intervals and paired tests."""
+"""Scores of models on the tasks of a profile, with intervals and paired tests."""
 
 import json
 import logging
@@ -13,9 +13,16 @@ import pandas as pd
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import Inputs, write_text
 from docemb_lib.evaluation import protocols, scoreboard, uncertainty
 from docemb_lib.evaluation.benchmarks import missing_files
-from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
+from docemb_lib.evaluation.catalogue import (
+    is_in_files,
+    profile_task,
+    splits_to_score,
+    task_fingerprint,
+    task_inputs,
+)
 from docemb_lib.evaluation.retrieval import METRICS
 from docemb_lib.evaluation.tasks import (
     Classification,
@@ -32,20 +39,19 @@ from docemb_lib.evaluation.uncertainty import (
     score_intervals,
     verdicts,
 )
-from docemb_lib.runs import records
-from docemb_lib.runs.embeddings import embed_once
-from docemb_lib.runs.kinds import Form, Kind, label_of
-from docemb_lib.runs.models import SIMPLEST_FIRST, Model, fit_once, models_of_table
+from docemb_lib.runs.kinds import Form, Identity, Kind
+from docemb_lib.runs.models import SIMPLEST_FIRST, Fitted, Model, models_of_table
 from docemb_lib.runs.records import Record
-from docemb_lib.runs.stages import CorpusStage, sbert_of
+from docemb_lib.runs.stages import Corpus, sbert_of
+from docemb_lib.runs.store import cached, folder_of, is_whole
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.workspace import Inputs, Workspace, write_text
 
 logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N); RELEVANT + round: float32 (R,)
 RELEVANT = "relevant/"
+SPLITS = "splits.json"
 LENGTHS = "lengths.npy"
 RELEVANT_LENGTHS = "relevant.npy"
 # See outputs/published/proxies.md
@@ -77,8 +83,8 @@ class Final(NamedTuple):
     scores: pd.DataFrame
     intervals: pd.DataFrame  # see `score_intervals`, with kind and form, and round
     comparison: pd.DataFrame  # see `verdicts`, with kind and form; of the last round
-    # A row per model: model, kind, form, name, fingerprint, "fitted on", ranks_only (see `Model`).
-    # Kind, form and name make the label; the rest identifies the artefacts of the scores.
+    # A row per model: model, kind, form, name, fingerprint, "fitted on" (see `Model`). Kind, form
+    # and name make the label; the fingerprint identifies the artefacts of the scores.
     models: pd.DataFrame
     student: str  # the label of the model that is compared with each reference
     # As `comparison`, by each further metric that has a result for each example; corrected for the
@@ -86,22 +92,24 @@ class Final(NamedTuple):
     further: pd.DataFrame = pd.DataFrame()
 
     @classmethod
-    def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
+    def of_record(cls, record: Record, student: str) -> Self:
         """The evaluation that a run has recorded.
 
         Its frames are empty where the record lacks them.
         """
-        tables = {name: records.table_of(workspace, record, name) for name in KEPT}
-        return cls(records.table_of(workspace, record), **tables, student=student)
+        tables = {name: record.table(name) for name in KEPT}
+        return cls(record.table(), **tables, student=student)
 
     def called(self, new: Mapping[str, str]) -> Self:
         """The same evaluation with new names for models, by their labels as saved, in all forms."""
         names = []
         labels = {}
         for model in models_of_table(self.models):
-            name = new.get(label_of(model.kind, name=model.name), model.name)
+            identity = model.identity
+            saved = identity._replace(form=Form.SAVED)
+            name = new.get(saved.label, identity.name)
             names.append(name)
-            labels[model.label] = model._replace(name=name).label
+            labels[identity.label] = identity._replace(name=name).label
         columns = {"model": labels, "reference": labels}
         frames = {"scores": self.scores, **self.tables}
         frames["models"] = self.models.assign(name=names)
@@ -166,7 +174,7 @@ class Final(NamedTuple):
         is adapted, too. The student's own refitted form is no other model.
         """
         refitted = self.label(Kind.STUDENT, Form.REFITTED)
-        sbert = self.practice or label_of(Kind.SBERT_TRUNCATED)
+        sbert = self.practice or Identity(Kind.SBERT_TRUNCATED).label
         return scoreboard.standing(
             self.last,
             self.comparison[self.comparison["reference"] != refitted],
@@ -205,7 +213,7 @@ class Final(NamedTuple):
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
-        labels = [self.label(kind, form) for kind, form in SIMPLEST_FIRST]
+        labels = [self.label(identity.kind, identity.form) for identity in SIMPLEST_FIRST]
         order = [label for label in labels if label is not None]
         return scoreboard.choose_simplest(
             self.last,
@@ -215,7 +223,7 @@ class Final(NamedTuple):
         )
 
 
-class ScoreStage:
+class Scorer:
     """The tasks of a profile, and the scores of models on them.
 
     Each model is scored once on each task. In all methods, `final` means the tasks of the final
@@ -223,9 +231,8 @@ class ScoreStage:
     splits, so that no choice between runs depends on a test split.
     """
 
-    def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
+    def __init__(self, profile: Profile, corpus: Corpus) -> None:
         self.profile = profile
-        self.workspace = workspace
         self.corpus = corpus
         self.task = cache(lambda name: profile_task(profile, name, lambda: corpus.split("tasks")))
         self._task_inputs = cache(
@@ -233,10 +240,10 @@ class ScoreStage:
         )
 
     def with_head(self, head: HeadSettings) -> Self:
-        """The same stage with another head on the frozen embeddings."""
+        """The same tasks with another head on the frozen embeddings."""
         evaluation = self.profile.evaluation.model_copy(update={"head": head})
         profile = self.profile.model_copy(update={"evaluation": evaluation})
-        return type(self)(profile, self.workspace, self.corpus)
+        return type(self)(profile, self.corpus)
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
         """Scores with the answer to each example, by round.
@@ -281,7 +288,7 @@ class ScoreStage:
             if not numbers:
                 continue
             for model in models:
-                embeddings = embed_once(self.workspace, model, task.texts("test"))
+                embeddings = model.embed(task.texts("test"))
                 scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
                 frames.append(scores.assign(task=name, **_described(model)))
         if not frames:
@@ -312,10 +319,9 @@ class ScoreStage:
         for model in models:
             row = {
                 **_described(model),
-                "name": model.name,
+                "name": model.identity.name,
                 "fingerprint": model.fingerprint,
-                "fitted on": model.fitted_on,
-                "ranks_only": model.ranks_only,
+                "fitted on": model.identity.fitted_on,
             }
             rows.append(row)
         comparison = _comparison(last, student, references)
@@ -367,7 +373,7 @@ class ScoreStage:
             np.save(folder / LENGTHS, example_lengths(task, tokens))
             np.save(folder / RELEVANT_LENGTHS, relevant_lengths(task, tokens))
 
-        folder = self.workspace.artefact("task-lengths", inputs, build).path
+        folder = cached("task-lengths", inputs, build)
         return TaskLengths(np.load(folder / LENGTHS), np.load(folder / RELEVANT_LENGTHS))
 
     def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
@@ -388,7 +394,31 @@ class ScoreStage:
                 f"evaluation.benchmarks: {'; '.join(needs)}; {mend}, or leave these tasks out"
             )
         for name, split in asked:
-            check_task(self.profile, self.workspace, name, split)
+            if is_in_files(name, self.profile.evaluation):
+                self._check_split(name, split)
+
+    def _check_split(self, name: str, split: str) -> None:
+        """Raise InputError for a task in files that cannot be scored on a split.
+
+        The files are read once until they change.
+        """
+        evaluation = self.profile.evaluation
+        inputs = {
+            "task": name,
+            "outline": task_fingerprint(name, evaluation),
+            "limit": evaluation.limit,
+            "folds": evaluation.folds,
+        }
+
+        def build(folder: Path) -> None:
+            write_text(folder / SPLITS, json.dumps(splits_to_score(name, evaluation)))
+
+        folder = cached("task", inputs, build)
+        if split not in json.loads((folder / SPLITS).read_text(encoding="utf-8")):
+            problem = f"it has no split {split}"
+            if split != "test":
+                problem += f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
+            raise InputError(f"task {name}: {problem}; add this split, or leave the task out")
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
@@ -396,7 +426,7 @@ class ScoreStage:
     def _names_of(self, model: Model, *, final: bool) -> list[str]:
         """The tasks that the model can be scored on."""
         names = list(self._names(final))
-        if model.ranks_only:
+        if model.identity.ranks_only:
             names = [name for name in names if not isinstance(self.task(name), HeadTask)]
         return names
 
@@ -411,13 +441,13 @@ class ScoreStage:
             inputs = self._inputs(model, name, final=final)
             build = partial(self._write, model, name, final=final)
             try:
-                artefact = self.workspace.artefact("scores", inputs, build)
+                folder = cached("scores", inputs, build)
             except InputError as error:
-                if model.fit is None:
+                if not isinstance(model.embedder, Fitted):
                     raise
                 logger.warning("%s is left out of %s: %s", model.label, name, error)
                 continue
-            scores[name] = read_scores(artefact.path)
+            scores[name] = read_scores(folder)
         return scores
 
     def _embed_unscored(self, model: Model, *, final: bool) -> None:
@@ -425,32 +455,28 @@ class ScoreStage:
 
         Nothing is done for a model that is fitted on each task.
         """
-        if model.fit is not None:
+        if isinstance(model.embedder, Fitted):
             return
         texts: list[str] = []
         for name in self._unscored(model, final=final):
             texts += self._documents(name, final=final).values()
         if texts:
-            embed_once(self.workspace, model, texts)
+            model.embed(texts)
 
     def _write(self, model: Model, name: str, folder: Path, *, final: bool) -> None:
         """Score the model on a task."""
         texts = list(self._documents(name, final=final).values())
-        if model.fit is None:
-            scores = self._score(name, embed_once(self.workspace, model, texts), final=final)
-        else:
-            task = self.task(name)
-            fitted = None
-            if not isinstance(task, HeadTask):
-                fitted = len(set(task.splits["test" if final else "validation"].pool))
-            scores = self._score(name, fit_once(model.fit, texts, fitted), final=final)
-        write_scores(folder, scores)
+        task = self.task(name)
+        fitted = None
+        if not isinstance(task, HeadTask):
+            fitted = len(set(task.splits["test" if final else "validation"].pool))
+        write_scores(folder, self._score(name, model.on_texts(texts, fitted), final=final))
 
     def _unscored(self, model: Model, *, final: bool) -> list[str]:
         return [
             name
             for name in self._names_of(model, final=final)
-            if not self.workspace.is_built("scores", self._inputs(model, name, final=final))
+            if not is_whole(folder_of("scores", self._inputs(model, name, final=final)))
         ]
 
     def _inputs(self, model: Model, name: str, *, final: bool) -> Inputs:

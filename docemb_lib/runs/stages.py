@@ -1,7 +1,7 @@
 """The first two stages of a run: the corpus, and the teachers with their embeddings.
 
-A stage gives access to artefacts of the workspace. An artefact is loaded when it is first accessed,
-and built if it is missing. Large libraries are imported where they are used, so that access to a
+A stage gives access to artefacts of the store. An artefact is loaded when it is first accessed, and
+built if it is missing. Large libraries are imported where they are used, so that access to a
 finished artefact is fast.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import Inputs
 from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import (
     CountTokens,
@@ -26,7 +27,9 @@ from docemb_lib.corpus.sources import (
     source_fingerprint,
 )
 from docemb_lib.runs.checks import check_documents, check_layers
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.embeddings import embed_once, teacher_embedder
+from docemb_lib.runs.identity import RunIdentity
+from docemb_lib.runs.store import cached, folder_of, is_whole
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     Long,
@@ -34,14 +37,8 @@ from docemb_lib.settings.sections import (
     StructuralTeacher,
     TextSource,
 )
-from docemb_lib.settings.user_code import sources_of
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
-from docemb_lib.teachers.store import (
-    open_embeddings,
-    write_embeddings,
-)
 from docemb_lib.teachers.words import Preprocessing, write_words
-from docemb_lib.workspace import Artefact, Inputs, Workspace
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -52,36 +49,32 @@ PARTS = "parts"  # folder of a corpus that is being built; an interrupted build 
 DOCS_COPY_WORDS = 60
 HELD_OUT = ("validation", "tasks")  # splits that nothing is trained on
 TEACHER_SEED = 0  # runs of every seed share their teachers
-# Documents that a teacher embeds at a time. A block takes seconds, which is what a kill costs.
-SBERT_BLOCK = 256
-BLOCK = 4096
 
 
-class CorpusStage:
+class Corpus:
     """The corpus of a profile: splits train, validation and tasks (held out from all training)."""
 
-    def __init__(self, profile: Profile, workspace: Workspace) -> None:
+    def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.workspace = workspace
 
     @cached_property
-    def artefact(self) -> Artefact:
-        return self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
+    def folder(self) -> Path:
+        return cached("corpus", self._inputs, self._write, resumable=True)
 
     @property
     def fingerprint(self) -> str:
-        return self.artefact.fingerprint
+        return self.folder.name
 
     @property
     def is_built(self) -> bool:
         """Whether the corpus is there; False also where the files of its texts are missing."""
         with suppress(InputError):
-            return self.workspace.is_built("corpus", self._inputs)
+            return is_whole(folder_of("corpus", self._inputs))
         return False
 
     @cached_property
     def _splits(self) -> DatasetDict:
-        return _load(self.artefact)
+        return _load(self.folder)
 
     def split(self, name: str) -> Dataset:
         """A split, memory-mapped.
@@ -98,7 +91,7 @@ class CorpusStage:
         return _texts(self.split(split), rows)
 
     @cached_property
-    def for_teachers(self) -> Artefact:
+    def for_teachers(self) -> Path:
         """The corpus that contextual teachers are fitted on.
 
         It is the students' corpus, or a corpus of the teachers' own, without any document that the
@@ -106,16 +99,14 @@ class CorpusStage:
         """
         source = self.profile.contextual_teachers.corpus
         if source is None:
-            return self.artefact
+            return self.folder
         # Only the held-out documents of the students' corpus matter here, not its token counts.
         inputs = {
             "source": source_fingerprint(source),
             "held out by": source_fingerprint(self.profile.corpus),
             "student": pretrained.fingerprint(self.profile.student.model),
         }
-        return self.workspace.artefact(
-            "teacher-corpus", inputs, self._write_for_teachers, resumable=True
-        )
+        return cached("teacher-corpus", inputs, self._write_for_teachers, resumable=True)
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
@@ -184,22 +175,21 @@ class CorpusStage:
         return partial(count_tokens, pretrained.resolve(self.profile.student.model))
 
 
-def check_student(key: RunKey, corpus: CorpusStage) -> None:
+def check_student(run: RunIdentity, corpus: Corpus) -> None:
     """Check that encoder and corpus have what the student needs, see `checks`.
 
     Raises InputError.
     """
-    check_layers(key.profile)
+    check_layers(run.profile)
     built_documents = len(corpus.split("train")) if corpus.is_built else None
-    check_documents(key.profile, built_documents, has_lexical_half=key.has_lexical_half)
+    check_documents(run.profile, built_documents, has_lexical_half=run.has_lexical_half)
 
 
-class TeacherStage:
+class Teachers:
     """The structural and contextual teachers of a profile, and their embeddings of the corpus."""
 
-    def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
+    def __init__(self, profile: Profile, corpus: Corpus) -> None:
         self.profile = profile
-        self.workspace = workspace
         self.corpus = corpus
         # By folder: the processes of each model take seconds to start.
         self._loaded: dict[Path, ParagraphVector] = {}
@@ -254,7 +244,7 @@ class TeacherStage:
             "seed": seed,
             "versions": {"gensim": version("gensim")},
         }
-        folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
+        folder = cached("paragraph-vector", inputs, build, resumable=True)
         if folder not in self._loaded:
             self._loaded[folder] = ParagraphVector.load(folder)
         return self._loaded[folder]
@@ -268,31 +258,11 @@ class TeacherStage:
         def build(folder: Path) -> None:
             write_words(folder, self.corpus.teacher_texts, preprocess)
 
-        artefact = self.workspace.artefact("words", self._words_inputs(preprocess), build)
-        return Words.open(artefact.path)
+        return Words.open(cached("words", self._words_inputs(preprocess), build))
 
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
-        """The teacher's embeddings of the first `rows` documents of a split.
-
-        Returns float32 (rows, dim), memory-mapped. Where those of more documents are there, these
-        are their first rows.
-        """
-        block = SBERT_BLOCK if isinstance(teacher, SBERT) else BLOCK
-
-        def build(folder: Path) -> None:
-            texts = self.corpus.texts(split, rows)
-            write_embeddings(folder, texts, teacher.embed, teacher.dim, block=block)
-
-        inputs = {
-            "corpus": f"{self.corpus.fingerprint}/{split}",
-            "teacher": identity_of(teacher),
-            "rows": rows,
-        }
-        for larger in self.workspace.alike("teacher-embeddings", inputs, but="rows"):
-            if larger.manifest["inputs"]["rows"] >= rows:
-                return open_embeddings(larger.path)[:rows]
-        artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
-        return open_embeddings(artefact.path)
+        """The teacher's embeddings of the first `rows` documents of a split, float32 (N, dim)."""
+        return embed_once(teacher_embedder(teacher), self.corpus.texts(split, rows))
 
     def structural_lengths(self, split: str, rows: int) -> np.ndarray:
         """Lengths of the first `rows` documents of a split, (rows,), as the weighting takes them.
@@ -314,7 +284,7 @@ class TeacherStage:
 
     def _fitted_on(self, package: str) -> Inputs:
         return {
-            "corpus": self.corpus.for_teachers.fingerprint,
+            "corpus": self.corpus.for_teachers.name,
             "documents": self.profile.contextual_teachers.documents,
             "versions": {package: version(package)},
         }
@@ -326,13 +296,7 @@ class TeacherStage:
             LSA(dim=dim).fit(self.corpus.teacher_texts).save(folder)
 
         inputs = {**self._fitted_on("scikit-learn"), "dim": dim}
-        return LSA.load(self.workspace.artefact("lsa", inputs, build).path)
-
-
-def identity_of(teacher: Teacher) -> str | list[object]:
-    """What identifies a teacher: its fingerprint, with the file of a class of one's own."""
-    sources = sources_of(type(teacher))
-    return [teacher.fingerprint, sources] if sources else teacher.fingerprint
+        return LSA.load(cached("lsa", inputs, build))
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
@@ -344,10 +308,10 @@ def _copy_words(settings: TextSource) -> int | None:
     return DOCS_COPY_WORDS if settings.source == "installed-docs" else None
 
 
-def _load(corpus: Artefact) -> DatasetDict:
+def _load(corpus: Path) -> DatasetDict:
     from datasets import DatasetDict
 
-    return DatasetDict.load_from_disk(str(corpus.path / DATASET))
+    return DatasetDict.load_from_disk(str(corpus / DATASET))
 
 
 def _texts(documents: Dataset, rows: int | None) -> Sequence[str]:

@@ -1,7 +1,7 @@
-"""The student stage: it trains the student of a run, from teachers or from pairs of texts.
+"""The student of a run before and after its training, from teachers or from pairs of texts.
 
 This module imports torch. Therefore it is imported where a student is asked for, see
-`Stages.students`.
+`Run.students`.
 """
 
 import json
@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from docemb_lib.base import pretrained
+from docemb_lib.base.files import write_text
 from docemb_lib.base.hardware import devices_at_hand
 from docemb_lib.corpus.sources import streamed
 from docemb_lib.losses import (
@@ -32,8 +33,10 @@ from docemb_lib.losses import (
 )
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
-from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student, identity_of
+from docemb_lib.runs.embeddings import teacher_embedder
+from docemb_lib.runs.identity import RunIdentity
+from docemb_lib.runs.stages import Corpus, Teachers, check_student
+from docemb_lib.runs.store import PARTIAL, cached, folder_of, is_whole
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.projections import IDENTITY
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
@@ -46,7 +49,6 @@ from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_toke
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, leave_group, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
-from docemb_lib.workspace import Artefact, Workspace, write_text
 
 # Files beside the student's own: its training history, and the modules that were trained with it.
 HISTORY = "history.json"
@@ -62,43 +64,40 @@ class _Trained(NamedTuple):
     tensors: dict[str, Tensor] | None  # of the modules that were trained with the student
 
 
-class StudentStage:
+class Students:
     """The student of a run before and after its training."""
 
-    def __init__(
-        self, key: RunKey, workspace: Workspace, corpus: CorpusStage, teachers: TeacherStage
-    ) -> None:
-        self.key = key
-        self.profile = key.profile
-        self.workspace = workspace
+    def __init__(self, run: RunIdentity, corpus: Corpus, teachers: Teachers) -> None:
+        self.run = run
+        self.profile = run.profile
         self.corpus = corpus
         self.teachers = teachers
 
     @cached_property
-    def untrained(self) -> Artefact:
+    def untrained(self) -> Path:
         """The student before training: the encoder, or some of its layers, as a Longformer."""
         return self._converted(self.profile.student)
 
     @property
-    def before_training(self) -> Artefact:
+    def before_training(self) -> Path:
         """The untrained student with the dropout that it is trained with.
 
         Learning from pairs may change the dropout.
         """
         settings = self.profile.student
         dropout = self.profile.simde.dropout
-        if self.key.self_supervised and dropout is not None:
+        if self.run.self_supervised and dropout is not None:
             settings = settings.model_copy(update={"dropout": dropout})
         return self._converted(settings)
 
     @cached_property
-    def dense(self) -> Artefact:
+    def dense(self) -> Path:
         """The trained student without a lexical half.
 
         It is a sentence-transformers folder, with the training history and the modules that were
         trained with the student: projections, or the head that predicts masked words.
         """
-        return self.workspace.artefact("student", self._inputs, self._train, resumable=True)
+        return cached("student", self._inputs, self._train, resumable=True)
 
     def train_along(self) -> None:
         """Train as a further process of torchrun, where the student is not there yet.
@@ -106,56 +105,58 @@ class StudentStage:
         The first process holds the lock of the artefact, writes all files but this process' part of
         the checkpoints, and publishes.
         """
-        folder = self.workspace.unfinished("student", self._inputs)
-        if folder is not None:
-            self._train(folder)
+        folder = folder_of("student", self._inputs)
+        if not is_whole(folder):
+            self._train(folder.with_name(folder.name + PARTIAL))
 
     @cached_property
     def _inputs(self) -> dict[str, object]:
         """What the dense student depends on. Builds corpus and teachers."""
-        key = self.key
+        run = self.run
         simde = self.profile.simde
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
-        check_student(key, self.corpus)
-        start = self.before_training.fingerprint  # refuses wrong layers before teachers are fitted
+        check_student(run, self.corpus)
+        start = self.before_training.name  # refuses wrong layers before teachers are fitted
         teachers = {}
-        if key.taught:
+        if run.taught:
             of_student = self.teachers.of_student
-            teachers = {name: identity_of(teacher) for name, teacher in of_student.items()}
+            teachers = {
+                name: teacher_embedder(teacher).fingerprint for name, teacher in of_student.items()
+            }
         packages = ["torch", "transformers"]
         pairs = None
-        if key.self_supervised:
+        if run.self_supervised:
             packages.append("sentencex")
             pairs = simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
         return {
             "corpus": corpus,
             "start": start,
             "teachers": teachers,
-            "parameters": key.counting,
+            "parameters": run.counted,
             "simde": pairs,
-            "training": key.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
-            "precision": precision_of(key.training.precision),
+            "training": run.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
+            "precision": precision_of(run.training.precision),
             "versions": {name: version(name) for name in packages},
         }
 
     @cached_property
-    def trained(self) -> Artefact:
+    def trained(self) -> Path:
         """The trained student, with its lexical half if the run has one.
 
         The folder also holds the files that the training left.
         """
-        if not self.key.has_lexical_half:
+        if not self.run.has_lexical_half:
             return self.dense
         settings = self.profile.student
         inputs = {
-            "dense": self.dense.fingerprint,
+            "dense": self.dense.name,
             "corpus": self.corpus.fingerprint,
             "dim": settings.lexical,
             "precision": precision_of(None),
         }
 
         def build(folder: Path) -> None:
-            student = Student.load(self.dense.path)
+            student = Student.load(self.dense)
             texts = self.corpus.texts("train")
             student.adapt(
                 texts,
@@ -163,17 +164,17 @@ class StudentStage:
                 dim=settings.lexical,
             )
             documents = f"{len(texts)} documents of {self.profile.corpus.source}"
-            card = with_lexical_half(saved_card(str(self.dense.path)), student, documents)
+            card = with_lexical_half(saved_card(str(self.dense)), student, documents)
             student.save(folder, card=card)
             for file in (HISTORY, PROJECTIONS, HEAD):
-                if (self.dense.path / file).is_file():
-                    shutil.copy(self.dense.path / file, folder)
+                if (self.dense / file).is_file():
+                    shutil.copy(self.dense / file, folder)
 
-        return self.workspace.artefact("student-lexical", inputs, build)
+        return cached("student-lexical", inputs, build)
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """A row per update, and a row per validation."""
-        history = json.loads((self.trained.path / HISTORY).read_text(encoding="utf-8"))
+        history = json.loads((self.trained / HISTORY).read_text(encoding="utf-8"))
         return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
 
     def objective(self) -> Objective:
@@ -181,10 +182,10 @@ class StudentStage:
 
         It holds the trained student, the projections and the running statistics.
         """
-        student = Student.load(self.dense.path)
-        weights = load_file(self.dense.path / PROJECTIONS)
+        student = Student.load(self.dense)
+        weights = load_file(self.dense / PROJECTIONS)
         widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
-        objective = make_objective(student, self.key, widths)
+        objective = make_objective(student, self.run, widths)
         for teaching in objective.teachings:
             start = f"{teaching.name}."
             state = {k.removeprefix(start): w for k, w in weights.items() if k.startswith(start)}
@@ -193,11 +194,11 @@ class StudentStage:
 
     def initial_objective(self) -> Objective:
         """The objective as its training begins, in evaluation mode: projections are random."""
-        student = Student.load(self.before_training.path)
+        student = Student.load(self.before_training)
         widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.profile.parameters.seed)
-            return make_objective(student, self.key, widths).eval()
+            return make_objective(student, self.run, widths).eval()
 
     def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
@@ -226,22 +227,22 @@ class StudentStage:
             seed=p.seed,
         )
 
-    def _converted(self, settings: StudentSettings) -> Artefact:
+    def _converted(self, settings: StudentSettings) -> Path:
         options = settings.model_dump(exclude={"model", "lexical"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
             Student.from_encoder(pretrained.resolve(settings.model), **options).save(folder)
 
-        return self.workspace.artefact("student-untrained", inputs, build)
+        return cached("student-untrained", inputs, build)
 
     def _train(self, folder: Path) -> None:
         if (folder / HISTORY).is_file():
             # The history is written last: an earlier build was killed while it removed checkpoints.
             remove_checkpoints(folder)
             return
-        student = Student.load(self.before_training.path)
-        train = self._learn_from_pairs if self.key.self_supervised else self._distil
+        student = Student.load(self.before_training)
+        train = self._learn_from_pairs if self.run.self_supervised else self._distil
         trained = train(student, folder)
         leave_group()
         if int(os.environ.get("RANK", 0)):  # `train_along`
@@ -260,12 +261,12 @@ class StudentStage:
         p = self.profile.parameters
         train, validation = (self.training_documents(student, *size) for size in self._sizes)
         torch.manual_seed(p.seed)  # before projections draw their weights
-        objective = make_objective(student, self.key, _widths(train))
+        objective = make_objective(student, self.run, _widths(train))
         history = train_objective(
             objective,
             train,
             validation,
-            settings=self.key.training,
+            settings=self.run.training,
             seed=p.seed,
             folder=folder,
         )
@@ -290,7 +291,7 @@ class StudentStage:
             objective,
             train,
             validation,
-            settings=self.key.training,
+            settings=self.run.training,
             seed=p.seed,
             folder=folder,
         )
@@ -316,12 +317,11 @@ class StudentStage:
         return head
 
     def _card(self, student: Student, trained: _Trained) -> str:
-        key = self.key
         profile = self.profile
-        facts = dict(key.counting)
+        facts = dict(self.run.counting)
         del facts["seed"], facts["documents"]
         structural = None
-        if key.taught and profile.parameters.structural_loss:
+        if self.run.taught and profile.parameters.structural_loss:
             structural = profile.structural_teacher.model
         losses = [row["loss"] for row in trained.history.validation]
         return student_card(
@@ -358,17 +358,17 @@ class StudentStage:
         def build(folder: Path) -> None:
             write_tokens(folder / TOKENS, self.corpus.texts(split, rows), encode, total=rows)
 
-        return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
+        return TokenFile(cached(kind, inputs, build) / TOKENS)
 
 
-def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> Objective:
+def make_objective(student: Student, run: RunIdentity, widths: Mapping[str, int]) -> Objective:
     """The objective of a run: a loss, and for the contextual teacher two projections.
 
     widths: of the embeddings of each teacher, by role. The projections draw their weights from
     torch's global generator.
     """
-    p = key.profile.parameters
-    training = key.training
+    p = run.profile.parameters
+    training = run.training
     teachings = []
     if p.structural_loss is not None:
         loss = structural_loss(

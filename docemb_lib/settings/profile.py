@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from docemb_lib.base.errors import InputError, did_you_mean, nearest
-from docemb_lib.base.integrity import read_json
+from docemb_lib.base.files import read_json
 from docemb_lib.base.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
 from docemb_lib.settings.files import (  # noqa: F401, importable from here, too
@@ -29,6 +29,8 @@ from docemb_lib.settings.files import (  # noqa: F401, importable from here, too
 from docemb_lib.settings.notebooks import REGISTRY, unknown_notebook
 from docemb_lib.settings.parameters import Parameters
 
+# The word in a notebook's cell that leaves a parameter as the profile has it.
+AS_IN_PROFILE = "profile"
 Model = TypeVar("Model", bound=BaseModel)
 Result = TypeVar("Result")
 # Hidden sizes of the usual encoders of students and structural teachers.
@@ -100,6 +102,7 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
+    _source: str = PrivateAttr("")
     _computed: dict[Hashable, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -149,7 +152,15 @@ class Profile(sections.Section):
         source = str(path)
         if len(files) > 1:
             source += f" (base: {', '.join(map(str, files[1:]))})"
-        return validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
+        profile = validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
+        # Notebooks run in their own folder, which a relative path would not start from.
+        profile._source = str(path if Path(name).suffix in {".yaml", ".yml"} else name)
+        return profile
+
+    @property
+    def source(self) -> str:
+        """The profile as a notebook's parameter: its name, or the absolute path of its file."""
+        return self._source or self.name
 
     @property
     def text_sources(self) -> list[sections.TextSource]:
@@ -164,11 +175,15 @@ class Profile(sections.Section):
     def for_notebook(self, notebook: str, **overrides: object) -> Self:
         """The profile for a run of `notebook`, with its values in `notebooks` below `overrides`.
 
-        The word "profile" as a value leaves a parameter as the profile has it. Raises InputError
+        A value AS_IN_PROFILE leaves a parameter as the profile has it. Raises InputError
         for a parameter that the notebook does not take.
         """
         check_names(notebook, overrides)
-        given = {name: value for name, value in overrides.items() if value != "profile"}
+        given = {
+            name: value
+            for name, value in overrides.items()
+            if name != "profile" and value != AS_IN_PROFILE
+        }
         parameters = {
             **self.notebooks.get(notebook, {}),
             **given,
@@ -181,6 +196,12 @@ class Profile(sections.Section):
         if name not in self._computed:
             self._computed[name] = compute()
         return self._computed[name]
+
+    def fresh(self) -> Self:
+        """The same profile without what `once` has computed, for another process."""
+        profile = self.model_copy()
+        profile._computed = {}
+        return profile
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation.
@@ -210,15 +231,10 @@ class Profile(sections.Section):
 
         Raises InputError for a wrong value; `source` begins the line of this error.
         """
-        given = {
-            name: value
-            for name, value in overrides.items()
-            if name != "profile" and value != "profile"
-        }
-        parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
+        parameters = validated(Parameters, {**self.parameters.model_dump(), **overrides}, source)
         notebooks = {}
         for notebook, values in self.notebooks.items():
-            notebooks[notebook] = {k: value for k, value in values.items() if k not in given}
+            notebooks[notebook] = {k: value for k, value in values.items() if k not in overrides}
         return self.model_copy(update={"parameters": parameters, "notebooks": notebooks})
 
 

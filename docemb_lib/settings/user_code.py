@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from docemb_lib.base.errors import InputError, did_you_mean
-from docemb_lib.base.integrity import hash_of
+from docemb_lib.base.files import hash_of
 from docemb_lib.settings.files import PACKAGE, working_folder
 
 Sources = dict[str, str]  # the SHA-256 of a file, by the name of the file

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import write_bytes, write_text
 from docemb_lib.base.integrity import CARD, GENERAL, MODULES, STUDENT, sealed, warn_once
 from docemb_lib.base.pretrained import PACKAGED, resolve
 from docemb_lib.student.lexical import CODE, FOLDER
@@ -38,7 +39,6 @@ from docemb_lib.student.loading import (
     read_modules,
     remove_limits,
 )
-from docemb_lib.workspace import write_bytes, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

@@ -31,7 +31,7 @@ from transformers import (
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils import logging as hf_logging
 
-from docemb_lib.base import integrity, tokenizing
+from docemb_lib.base import files, integrity, tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import one_line, require
 from docemb_lib.packed.forward import SHORT
@@ -319,7 +319,7 @@ def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = d
     It is empty where there is no file. Raises InputError for content of another type.
     """
     file = find_file(path_or_id, name, subfolder=subfolder)
-    content = kind() if file is None else integrity.read_json(file, "restore it")
+    content = kind() if file is None else files.read_json(file, "restore it")
     if not isinstance(content, kind):
         raise InputError(
             f"{file}: the file holds a {type(content).__name__} and must hold a {kind.__name__}; "

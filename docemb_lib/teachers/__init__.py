@@ -7,7 +7,7 @@ this package loads neither torch nor gensim.
 from docemb_lib.teachers.lsa import LSA
 from docemb_lib.teachers.paragraph_vector import Compound, ParagraphVector
 from docemb_lib.teachers.sbert import SBERT
-from docemb_lib.teachers.store import Teacher, open_embeddings, write_embeddings
+from docemb_lib.teachers.teacher import Teacher
 from docemb_lib.teachers.words import Words, preprocess, write_words
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "ParagraphVector",
     "Teacher",
     "Words",
-    "open_embeddings",
     "preprocess",
-    "write_embeddings",
     "write_words",
 ]

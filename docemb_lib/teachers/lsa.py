@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import hash_of
+from docemb_lib.base.files import hash_of
 from docemb_lib.teachers.words import COUNTED, spaced
 
 if TYPE_CHECKING:

@@ -24,14 +24,13 @@ import numpy as np
 from joblib import cpu_count
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import hash_of
+from docemb_lib.base.files import hash_of, write_text
 from docemb_lib.base.progress import progress
 from docemb_lib.base.scratch import scratch_folder
 from docemb_lib.base.worker_pool import WorkerPool
 from docemb_lib.settings.sections import SINGLE, label_of_paragraph_vector
-from docemb_lib.teachers.store import BAR_FROM
+from docemb_lib.teachers.teacher import BAR_FROM
 from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, write_words
-from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
     from gensim.models.doc2vec import Doc2Vec

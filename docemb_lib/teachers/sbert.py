@@ -18,7 +18,7 @@ from docemb_lib.base.hardware import devices_at_hand, side_by_side, uses_bf16
 from docemb_lib.base.integrity import warn_once
 from docemb_lib.base.progress import progress
 from docemb_lib.settings.sections import Long
-from docemb_lib.teachers.store import BAR_FROM
+from docemb_lib.teachers.teacher import BAR_FROM
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -32,9 +32,8 @@ from docemb_lib.evaluation.uncertainty import (
     side_by_side,
 )
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
+from docemb_lib.runs.kinds import Form, Identity, Kind
+from docemb_lib.runs.models import Model, scored_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
@@ -157,7 +156,7 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
 
     Raises InputError without runs.
     """
-    run = Run(RunKey.of(EVALUATION.name, Profile.load(profile)))
+    run = Run.of(EVALUATION.name, Profile.load(profile))
     finals = recorded_finals(run)
     of_chapter_4 = [notebook.name for notebook in CHAPTER_4]
     figures = [claim["figure"] for claim in claims(*of_chapter_4)]
@@ -166,7 +165,7 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
             f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; "
             f"make one with `docemb run --profile {profile}`"
         )
-    of_simde = Run(RunKey.of(SIMDE.name, Profile.load(profile)))
+    of_simde = Run.of(SIMDE.name, Profile.load(profile))
     tables = [
         claims_of_figures(run, of_chapter_4),
         claims_of_run(run, finals),
@@ -216,7 +215,7 @@ def claims_of_paper(
 ) -> pd.DataFrame:
     """Check the claims of the SimDE paper on its Table 2 and on recorded students of its notebook.
 
-    Returns a table like `claims_of_run`. `final` and `few_shot` (see `ScoreStage.few_shot`) are
+    Returns a table like `claims_of_run`. `final` and `few_shot` (see `Scorer.few_shot`) are
     scores of `run` that are not recorded; scores with few examples never are.
     """
     asked = claims(SIMDE.name)
@@ -624,16 +623,16 @@ def _recorded_scores(run: Run, finals: Finals) -> Rounds:
 
 def _recorded_counts(run: Run, finals: Finals) -> Counts:
     """What is known of this run's tasks and corpus."""
-    if finals.scores.empty or not run.stages.corpus.is_built:
+    if finals.scores.empty or not run.corpus.is_built:
         return {}
     documents = run.profile.parameters.documents
-    lengths = run.stages.teachers.structural_lengths("train", documents)
+    lengths = run.teachers.structural_lengths("train", documents)
     limit = run.profile.structural_teacher.max_tokens or 384  # the context of the thesis' SBERT
     unmasked = (lengths <= limit).mean()
     counts = {"masked": 1 / (unmasked or np.nan)}
     first = run.profile.evaluation.rounds[0] or np.nan
     for name in run.profile.evaluation.tasks:
-        task = run.stages.scores.task(name)
+        task = run.scorer.task(name)
         if isinstance(task, HeadTask):
             counts[name] = len(task.splits["train"].labels) / first
     return counts
@@ -648,9 +647,9 @@ def _recorded_figures(run: Run, asked: Iterable[Claim]) -> Rounds:
     for source, recorded in recorded_in_figures(run, [claim["figure"] for claim in asked]).items():
         scored: dict[str, tuple[Model, pd.DataFrame]] = {}
         for label, record in recorded.items():
-            models = records.table_of(run.workspace, record, "models")
+            models = record.table("models")
             fingerprints = models.reindex(columns=["model", "fingerprint"]).set_index("model")
-            rows = records.table_of(run.workspace, record)
+            rows = record.table()
             by = ["model", "kind", "form", "task", "metric"]
             means = rows.groupby(by, sort=False, as_index=False)["value"].mean()
             for name, of_model in means.groupby("model"):
@@ -658,7 +657,8 @@ def _recorded_figures(run: Run, asked: Iterable[Claim]) -> Rounds:
                 in_figure = label if name == record.label else baseline_label(kind, form)
                 if in_figure is not None:
                     fingerprint = fingerprints["fingerprint"].get(name, "")
-                    model = Model(Kind(kind), Form(form), str(name), fingerprint)
+                    identity = Identity(Kind(kind), Form(form), str(name))
+                    model = scored_model(identity, fingerprint)
                     scored[in_figure] = (model, of_model.assign(round=source))
         figures[source] = {}
         for label, (model, rows) in scored.items():
@@ -674,13 +674,13 @@ def _recorded_in_paper(run: Run, final: Final | None, few_shot: pd.DataFrame | N
     are those of `evaluation.few_shot_table`. Of several runs of a name, this one counts, then the
     newest.
     """
-    evaluated: list[tuple[RunKey, str, Final]] = []
+    evaluated: list[tuple[Run, str, Final]] = []
     if final is not None:
-        evaluated.append((run.key, run.label, final))
-    for record in records.comparable(RunKey(SIMDE.name, run.profile), run.workspace):
-        if final is None or record.fingerprint != run.fingerprint:
-            recorded = Final.of_record(run.workspace, record, record.label)
-            evaluated.append((run.key_of(record), record.label, recorded))
+        evaluated.append((run, run.label, final))
+    for record in records.comparable(Run(SIMDE.name, run.profile)):
+        if final is None or record.folder != run.recorded:
+            recorded = Final.of_record(record, record.label)
+            evaluated.append((run.of_record(record), record.label, recorded))
 
     names: dict[str, str] = {}  # in the paper, by label
     frames = []
@@ -708,6 +708,6 @@ def _recorded_in_paper(run: Run, final: Final | None, few_shot: pd.DataFrame | N
 
 def _scores_of(run: Run, model: Model, rows: pd.DataFrame, *, final: bool) -> Rounds:
     """The scores of a model per example where their files exist, otherwise from recorded rows."""
-    if run.stages.corpus.is_built and run.stages.scores.is_scored(model, final=final):
-        return run.stages.scores.by_round([model], final=final)
+    if run.corpus.is_built and run.scorer.is_scored(model, final=final):
+        return run.scorer.by_round([model], final=final)
     return scores_of_rows(rows)

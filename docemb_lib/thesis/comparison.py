@@ -21,7 +21,6 @@ from docemb_lib.evaluation.scoreboard import (
 )
 from docemb_lib.evaluation.uncertainty import OVERALL, score_intervals
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
@@ -60,7 +59,7 @@ class Entry(NamedTuple):
 
     label: str  # in the comparison
     model: str  # the run's own model in `scores`
-    key: RunKey
+    key: Run
     scores: pd.DataFrame  # tidy scores of the run's own model and of the baselines
     record: Record | None = None  # None for the run that is being made
 
@@ -104,7 +103,7 @@ def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _rows_of(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
     """What `scores_of_runs` returns for these entries, beside these values."""
-    groups = [_group(run.key.registered.coloured_by, entry.key) for entry in entries]
+    groups = [_group(run.registered.coloured_by, entry.key) for entry in entries]
     rows = _with_baselines(entries, groups, thesis)
     if thesis.source is not None:
         rows = rows[rows["thesis"].notna()]
@@ -135,7 +134,7 @@ def _with_baselines(
 
 def entries_beside(run: Run, scores: pd.DataFrame) -> list[Entry]:
     """This run, comparable recorded runs and structural-only runs, under labels that differ."""
-    entries = [Entry(run.label, run.label, run.key, scores)]
+    entries = [Entry(run.label, run.label, run, scores)]
     for record in run.comparable():
         entries.append(_entry(run, record, record.label))
     for record in structural_only(run, [entry.key for entry in entries]):
@@ -148,11 +147,11 @@ def entries_beside(run: Run, scores: pd.DataFrame) -> list[Entry]:
 
 
 def _entry(run: Run, record: Record, label: str) -> Entry:
-    scores = records.table_of(run.workspace, record)
-    return Entry(label, record.label, run.key_of(record), scores, record)
+    scores = record.table()
+    return Entry(label, record.label, run.of_record(record), scores, record)
 
 
-def distinct_labels(runs: Iterable[tuple[str, RunKey]], **size: object) -> list[str]:
+def distinct_labels(runs: Iterable[tuple[str, Run]], **size: object) -> list[str]:
     """Labels that differ: added is what differs from the first run of this label.
 
     size: values of parameters, which are also added where they differ from these.
@@ -170,15 +169,15 @@ def distinct_labels(runs: Iterable[tuple[str, RunKey]], **size: object) -> list[
     return labels
 
 
-def is_sibling(run: Run, key: RunKey) -> bool:
+def is_sibling(run: Run, key: Run) -> bool:
     """Whether this run has teachers of both roles and the other differs in λ and mask at most."""
-    if len(run.key.roles) < 2 or not run.key.trains:
+    if len(run.roles) < 2 or not run.trains:
         return False
     along = ("lam", "max_structural_len")
-    return key.same_but(*along) == run.key.same_but(*along)
+    return key.same_but(*along) == run.same_but(*along)
 
 
-def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
+def structural_only(run: Run, keys: Collection[Run]) -> list[Record]:
     """Recorded runs of the structural notebook with the structural loss of one of `keys`.
 
     They have this run's documents and seed. The thesis shows them beside runs with a contextual
@@ -188,18 +187,18 @@ def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
         return []
     losses = {key.only(*STRUCTURAL_LOSS) for key in keys}
     if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
-        cosine = RunKey.bare(STRUCTURAL.name, run.profile, structural_loss="cosine")
+        cosine = Run.bare(STRUCTURAL.name, run.profile, structural_loss="cosine")
         losses.add(cosine.only(*STRUCTURAL_LOSS))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
     matching = []
     for record in run.comparable(STRUCTURAL.name):
-        key = run.key_of(record)
+        key = run.of_record(record)
         if key.only(*STRUCTURAL_LOSS) in losses and size.items() <= key.counting.items():
             matching.append(record)
     return matching
 
 
-def _group(coloured_by: str, key: RunKey) -> str:
+def _group(coloured_by: str, key: Run) -> str:
     """The property that the thesis' figure colours: kind of model, loss, width or λ."""
     p = key.profile.parameters
     match coloured_by:
@@ -267,9 +266,7 @@ def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFram
     return scores.assign(thesis=values, **{NAME: in_table["model"]})
 
 
-def names_in_thesis(
-    students: Iterable[tuple[str, RunKey]], models: Iterable[Model]
-) -> dict[str, str]:
+def names_in_thesis(students: Iterable[tuple[str, Run]], models: Iterable[Model]) -> dict[str, str]:
     """The names in Table 5.7 by label, of students by their runs, and of baselines."""
     names = {label: final_name(key) for label, key in students}
     for model in models:
@@ -318,7 +315,7 @@ class Finals(NamedTuple):
         return rows.head(0)
 
 
-def short_labels(keys: Mapping[str, RunKey]) -> dict[str, str]:
+def short_labels(keys: Mapping[str, Run]) -> dict[str, str]:
     """Labels of final runs without their projections, by the whole label.
 
     Runs that then have a label in common keep the whole one, as do those of other notebooks.
@@ -343,17 +340,17 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     models = []
     recorded = run.comparable()
     if final is not None:
-        keys.append((run.label, run.key))
+        keys.append((run.label, run))
         intervals.append(final.intervals)
         models.append(final.models)
     else:
-        record = records.find(run.workspace, run.notebook, run.fingerprint)
+        record = records.read(run.recorded)
         if record is not None and record.status == "done":
             recorded.insert(0, record)
     for record in recorded:
-        keys.append((record.label, run.key_of(record)))
-        intervals.append(records.table_of(run.workspace, record, "intervals"))
-        models.append(records.table_of(run.workspace, record, "models"))
+        keys.append((record.label, run.of_record(record)))
+        intervals.append(record.table("intervals"))
+        models.append(record.table("models"))
     if not keys:
         columns = ["round", "model", "kind", "form", "task", "metric", "value", "thesis"]
         return Finals(pd.DataFrame(columns=columns), {})
@@ -380,7 +377,7 @@ def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:
 
     A student of another run counts once its own run has scored it with this head.
     """
-    stage = run.stages.scores.with_head(head)
+    stage = run.scorer.with_head(head)
     names = {model.label: name for name, model in finals.models.items()}
     compared = {*names, *(model.label for model in finals.students)}
     models = [model for model in run.models() if model.label in compared]
@@ -422,11 +419,11 @@ def recorded_in_figures(
     cells = {f.source: cells_of(f, run.profile) for f in FIGURES if f.source in asked}
     groups: dict[str, dict[_Group, dict[str, Record]]] = {source: {} for source in cells}
     for notebook in CHAPTER_4:
-        for record in records.all_records(notebook.name, workspace=run.workspace):
-            comparable = record.setting == run.key.setting
+        for record in records.all_records(notebook.name):
+            comparable = record.setting == run.setting
             if record.status != "done" or not (comparable or elsewhere):
                 continue
-            key = run.key_of(record)
+            key = run.of_record(record)
             if comparable and not key.in_thesis_form:
                 continue
             documents = key.counting.get("documents", 0)  # Paragraph Vectors learn from all
@@ -481,7 +478,7 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
 def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:
     """Tidy scores beside the SimDE paper's on common tasks (Table 2).
 
-    `few_shot` is `evaluation.few_shot_table`, given with scores of `ScoreStage.few_shot`. Returns
+    `few_shot` is `evaluation.few_shot_table`, given with scores of `Scorer.few_shot`. Returns
     rows (source, model) and columns (task, metric).
     """
     paper = published("simde").assign(source="paper")

@@ -31,10 +31,8 @@ from docemb_lib.evaluation.uncertainty import (
     score_intervals,
     verdicts,
 )
-from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, models_of_table
+from docemb_lib.runs.kinds import Form, Identity, Kind
+from docemb_lib.runs.models import Model, models_of_table, scored_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
@@ -56,7 +54,7 @@ NAMED = 4  # runs that a clause names before "and N others"
 class Other(NamedTuple):
     """A recorded run from as many documents as the run that concludes."""
 
-    key: RunKey
+    key: Run
     model: Model  # only its scores are asked for
 
 
@@ -76,7 +74,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     final: the final evaluation; None: the validation scores.
     """
     # The settings of a run, the first table of its notebook, have its whole label.
-    called = "this student" if run.key.trains else "this model"
+    called = "this student" if run.trains else "this model"
     evaluation = (final or run.validation).called({run.label: called})
     others, elsewhere = _others(run, is_final=final is not None)
     scores = _scores(run, evaluation, others, is_final=final is not None)
@@ -97,7 +95,7 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
     """
     if is_final:
         entries: list[Entry] = []
-        keys = {record.label: run.key_of(record) for record in run.comparable()}
+        keys = {record.label: run.of_record(record) for record in run.comparable()}
         short = short_labels(keys)
         for record in run.comparable():
             key = keys[record.label]
@@ -107,7 +105,7 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
             entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
     else:
         entries = entries_beside(run, run.validation.scores)[1:]
-    size = run.key.only("documents", "seed")
+    size = run.only("documents", "seed")
     others = {}
     elsewhere = 0
     for entry in entries:
@@ -125,15 +123,15 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
 
 def _recorded_model(run: Run, record: Record, label: str, name: str) -> Model | None:
     """The student of a record, in the form that is compared, with a name; None: it has none."""
-    table = records.table_of(run.workspace, record, "models")
+    table = record.table("models")
     forms = {}
     for model in [] if table.empty else models_of_table(table):
-        if model._replace(form=Form.SAVED).label == label:
+        if model.identity._replace(form=Form.SAVED).label == label:
             forms[model.form] = model
     if not forms:
         return None
     compared = forms.get(Form.ADAPTED) or forms[Form.SAVED]
-    return Model(Kind.STUDENT, Form.SAVED, name, compared.fingerprint)
+    return scored_model(Identity(Kind.STUDENT, name=name), compared.fingerprint)
 
 
 def over_recorded_seeds(run: Run) -> pd.DataFrame:
@@ -145,22 +143,22 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     """
     columns = ["task", "seeds", "examples", *OverSeeds._fields]
     empty = pd.DataFrame(columns=columns)
-    if "contextual" not in run.key.roles:
+    if "contextual" not in run.roles:
         return empty
     student = run.validation.model(run.validation.student)
-    both: dict[object, Model] = {run.key.parameters["seed"]: student}
+    both: dict[object, Model] = {run.parameters["seed"]: student}
     alone: dict[object, Model] = {}
     for record in run.comparable():
-        key = run.key_of(record)
+        key = run.of_record(record)
         seed = key.parameters["seed"]
         model = _recorded_model(run, record, record.label, f"{record.label}, seed {seed}")
-        if model is None or key.only("documents") != run.key.only("documents"):
+        if model is None or key.only("documents") != run.only("documents"):
             continue
-        if key.same_but("seed") == run.key.same_but("seed"):
+        if key.same_but("seed") == run.same_but("seed"):
             both.setdefault(seed, model)
-        elif _is_structural_alone(key, run.key):
+        elif _is_structural_alone(key, run):
             alone.setdefault(seed, model)
-    stage = run.stages.scores
+    stage = run.scorer
     pairs = []
     for seed, model in both.items():
         pair = [model, alone.get(seed, model)]
@@ -194,7 +192,7 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
     A run whose answers are gone is left out.
     """
     model = evaluation.model(evaluation.student)
-    stage = run.stages.scores
+    stage = run.scorer
     models = [model, *(other.model for other in others.values())]
     scored = [model for model in models if stage.is_scored(model, final=is_final)]
     if model not in scored:
@@ -202,7 +200,7 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
     return stage.by_round(scored, final=is_final)[stage.largest_round(is_final)]
 
 
-def _is_structural_alone(key: RunKey, beside: RunKey) -> bool:
+def _is_structural_alone(key: Run, beside: Run) -> bool:
     """Whether a run has the structural loss of another one and no other teacher."""
     alone = key.roles == {"structural"}
     return alone and key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
@@ -214,9 +212,9 @@ def _contextual_teacher(
     """What the contextual teacher has added, or without a run to compare with, see `by_task`."""
     students = []  # with the structural loss of this run alone
     for label, other in others.items():
-        if label in scores and _is_structural_alone(other.key, run.key):
+        if label in scores and _is_structural_alone(other.key, run):
             students.append(label)
-    if "contextual" not in run.key.roles or not students:
+    if "contextual" not in run.roles or not students:
         return evaluation.by_task()
     alone = students[0]
     pair = {name: scores[name] for name in (evaluation.student, alone)}
@@ -247,7 +245,7 @@ def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> st
         return "" if is_final else FIRST
     means = over_tasks(score_intervals(scores)).set_index("model")
     best = str(means["value"].idxmax())
-    documents = run.key.counting.get("documents")
+    documents = run.counting.get("documents")
     of = "" if documents is None else f" from {documents:,} documents"
     if elsewhere:
         of += f" (not compared: {elsewhere} {ELSEWHERE})"

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from docemb_lib.runs.key import PV_NAMES, RunKey
+from docemb_lib.runs.grids import grid_place, names_in_grids
+from docemb_lib.runs.identity import PV_NAMES
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import PAPER
 from docemb_lib.settings.profile import SHIPPED, Profile
-from docemb_lib.sweeps.grids import grid_place, names_in_grids
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6.
 SHOWN = (
@@ -98,7 +98,7 @@ def settings(run: Run) -> Settings:
 
     The settings of a section of the profile that differ share a row.
     """
-    key = run.key
+    key = run
     every = all_settings(run)
     rows = {name: every.loc[name] for name in ("this run", "profile")}
     for name in key.registered.values:
@@ -122,7 +122,7 @@ def _one_line(values: pd.Series) -> str:
 
 def all_settings(run: Run) -> pd.DataFrame:
     """The run's settings, a row each, beside those of its paper where these differ."""
-    key = run.key
+    key = run
     rows = {
         "this run": (key.label, ""),
         "profile": (key.profile.name, ""),
@@ -141,7 +141,7 @@ def all_settings(run: Run) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=["value", IN_PAPER])
 
 
-def _settings_of(key: RunKey) -> dict[str, str]:
+def _settings_of(key: Run) -> dict[str, str]:
     """The values of `SHOWN`, and the contextual teachers (Table 4.5)."""
     profile = key.profile
     sections = {**dict(profile), "training": key.training, "head": profile.evaluation.head}
@@ -174,7 +174,7 @@ def _settings_of(key: RunKey) -> dict[str, str]:
     return texts
 
 
-def _settings_of_paper(key: RunKey) -> dict[str, str]:
+def _settings_of_paper(key: Run) -> dict[str, str]:
     """The same settings as far as the run's paper gives them.
 
     The paper of a student of over 512 tokens that learns from pairs is that of SimDE_long.
@@ -184,7 +184,7 @@ def _settings_of_paper(key: RunKey) -> dict[str, str]:
     else:
         name = "thesis-final" if key.registered.final else "thesis"
     paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
-    texts = _settings_of(RunKey(key.notebook, paper))
+    texts = _settings_of(Run(key.notebook, paper))
     # No paper holds out documents for tasks, and that of SimDE none for validation.
     documents = (paper.corpus.documents or 0) - paper.corpus.tasks
     if key.self_supervised:

@@ -6,9 +6,9 @@ from functools import partial
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs.key import PV_NAMES
+from docemb_lib.runs.grids import THESIS, grid
+from docemb_lib.runs.identity import PV_NAMES
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import THESIS, grid
 from docemb_lib.thesis.comparison import MEAN, NORMALISED, table_5_7
 from docemb_lib.thesis.values import published
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.grids import THESIS, grid, names_in_grids
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import contextual_names
+from docemb_lib.runs.run import Run
 from docemb_lib.settings import notebooks
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import THESIS, grid, names_in_grids
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
 # The names of baselines in Table 5.7.
@@ -120,7 +120,7 @@ class ThesisValues:
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
         self.source = source
         self.legend = "thesis" if _is_of_thesis(profile) else "thesis, with other tasks or models"
-        # Rows of the figures by `RunKey.cell`, and those of baselines by the label in the thesis.
+        # Rows of the figures by `Run.cell`, and those of baselines by the label in the thesis.
         self.runs: dict[str, pd.Series] = {}
         self.baselines: dict[str, pd.Series] = {}
         figures = [f for f in FIGURES if f.notebook == notebook and source in (None, f.source)]
@@ -133,12 +133,12 @@ class ThesisValues:
                 for baseline, row in rows[rows["kind"] == BASELINE].iterrows():
                     self.baselines.setdefault(str(baseline), row)
 
-    def of_run(self, key: RunKey) -> float | None:
+    def of_run(self, key: Run) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
         row = self._row_of_run(key)
         return None if row is None else row["value"]
 
-    def columns_of_run(self, key: RunKey) -> dict[str, float]:
+    def columns_of_run(self, key: Run) -> dict[str, float]:
         """The thesis' value of a run as `thesis`, and its box, see `PUBLISHED_BOX`."""
         return _columns_of(self._row_of_run(key))
 
@@ -146,7 +146,7 @@ class ThesisValues:
         """The same of a baseline of any width; NaN if the figure lacks it."""
         return _columns_of(self.baselines.get(baseline_label(kind, form) or ""))
 
-    def _row_of_run(self, key: RunKey) -> pd.Series | None:
+    def _row_of_run(self, key: Run) -> pd.Series | None:
         return self.runs.get(key.cell) if key.in_thesis_form else None
 
 
@@ -170,10 +170,8 @@ def _has_loss(figure: Figure, profile: Profile) -> bool:
     """Whether the runs of a figure have the structural loss of the profile's parameters."""
     if figure.loss is None:
         return True
-    loss = RunKey.of(notebooks.EVALUATION.name, THESIS, **figure.loss).only(
-        *notebooks.STRUCTURAL_LOSS
-    )
-    return loss == RunKey(figure.notebook, profile).only(*notebooks.STRUCTURAL_LOSS)
+    loss = Run.of(notebooks.EVALUATION.name, THESIS, **figure.loss).only(*notebooks.STRUCTURAL_LOSS)
+    return loss == Run(figure.notebook, profile).only(*notebooks.STRUCTURAL_LOSS)
 
 
 def rows_of(figure: Figure) -> pd.DataFrame:
@@ -183,18 +181,18 @@ def rows_of(figure: Figure) -> pd.DataFrame:
 
 
 def cells_of(figure: Figure, profile: Profile) -> dict[str, str]:
-    """The labels of a figure by `RunKey.cell`, in the widths of the thesis and of the profile."""
+    """The labels of a figure by `Run.cell`, in the widths of the thesis and of the profile."""
     rows = rows_of(figure)
     labels = {}
     for label, row in rows[rows["kind"] != BASELINE].iterrows():
         parameters = _parameters(row, figure.notebook)
-        labels[RunKey.bare(figure.notebook, THESIS, **parameters).cell] = str(label)
+        labels[Run.bare(figure.notebook, THESIS, **parameters).cell] = str(label)
     for name in figure.grids:
         runs = zip(grid(name, THESIS), grid(name, profile), strict=True)
         for in_thesis, here in runs:
-            label = labels.get(RunKey.bare(figure.notebook, THESIS, **in_thesis).cell)
+            label = labels.get(Run.bare(figure.notebook, THESIS, **in_thesis).cell)
             if label is not None:
-                labels.setdefault(RunKey.bare(figure.notebook, profile, **here).cell, label)
+                labels.setdefault(Run.bare(figure.notebook, profile, **here).cell, label)
     return labels
 
 
@@ -216,7 +214,7 @@ def baseline_label(kind: str, form: str) -> str | None:
     return IN_FIGURES.get(Kind(kind)) if form == Form.SAVED else None
 
 
-def final_name(key: RunKey) -> str | None:
+def final_name(key: Run) -> str | None:
     """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
     return next(iter(names_in_grids(key, "final")), None)
 
@@ -226,7 +224,7 @@ def baseline_name(kind: str, form: str) -> str | None:
     return IN_TABLE_5_7.get(Kind(kind)) if form == Form.SAVED else None
 
 
-def paper_name(key: RunKey, model: pd.Series, *, is_own: bool) -> str | None:
+def paper_name(key: Run, model: pd.Series, *, is_own: bool) -> str | None:
     """The name in the SimDE paper's Table 2 of a model of a run of its notebook; None: it has none.
 
     model: a row of `Final.models`; is_own: whether it is the student of the run. A student that

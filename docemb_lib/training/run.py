@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments
 
+from docemb_lib.base.files import fingerprint_of
 from docemb_lib.base.hardware import asked_precision, devices_at_hand, free_memory, uses_bf16
 from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
@@ -29,7 +30,6 @@ from docemb_lib.training.trainer import (
     Stop,
     find_checkpoint,
 )
-from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
 Precision = Literal["bf16", "fp16", "fp32"]

@@ -41,13 +41,13 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import write_text
 from docemb_lib.base.integrity import MARKER, damaged, sealed
 from docemb_lib.base.progress import live_cell, progress, stopped
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
-from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 

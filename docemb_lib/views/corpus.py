@@ -13,8 +13,8 @@ from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.scoreboard import p_value
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.evaluation.uncertainty import ALPHA
-from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
+from docemb_lib.runs.store import cached
 from docemb_lib.thesis.comparison import HERE, THESIS
 from docemb_lib.thesis.values import published
 
@@ -36,7 +36,7 @@ def corpus_statistics(run: Run) -> pd.DataFrame:
     teacher_limit = structural_limit(run)
     rows = []
     for split in ("train", "validation", "tasks"):
-        documents = run.stages.corpus.split(split)
+        documents = run.corpus.split(split)
         student = pd.Series(documents["n_student_tokens"][:], dtype=float)
         structural = pd.Series(documents["n_structural_tokens"][:], dtype=float)
         rows.append(
@@ -56,14 +56,14 @@ def corpus_statistics(run: Run) -> pd.DataFrame:
 
 def structural_limit(run: Run) -> int:
     """The tokens of the longest text that the structural teacher does not truncate."""
-    return run.stages.teachers.sbert("truncate").max_text_tokens
+    return run.teachers.sbert("truncate").max_text_tokens
 
 
 def seen_by_models(run: Run) -> str:
     """Sentences on how much of the training documents structural teacher and student read."""
     teacher_limit = structural_limit(run)
     student_limit = run.profile.student.max_tokens
-    documents = run.stages.corpus.split("train")
+    documents = run.corpus.split("train")
     structural = np.asarray(documents["n_structural_tokens"][:])
     student = np.asarray(documents["n_student_tokens"][:])
 
@@ -89,7 +89,7 @@ def held_out_lengths(run: Run) -> str:
     """
     from scipy.stats import mannwhitneyu
 
-    corpus = run.stages.corpus
+    corpus = run.corpus
     train = np.asarray(corpus.split("train")["n_structural_tokens"][:])
     held_out = np.asarray(corpus.split("tasks")["n_structural_tokens"][:])
     p = float(mannwhitneyu(held_out, train).pvalue)
@@ -113,36 +113,36 @@ def described_tasks(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
     statistics = []
     lengths = []
     for task in dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks)):
-        folder = _described_task(run.stages, task)
+        folder = _described_task(run, task)
         statistics.append(pd.read_parquet(folder / STATISTICS).assign(task=task))
         lengths.append(pd.read_parquet(folder / LENGTHS).assign(task=task))
     return pd.concat(statistics, ignore_index=True), pd.concat(lengths, ignore_index=True)
 
 
-def _described_task(stages: Stages, name: str) -> Path:
+def _described_task(run: Run, name: str) -> Path:
     """The folder of the artefact with the statistics and lengths of a task."""
-    profile = stages.key.profile
+    profile = run.profile
     student = profile.student.model
     teacher = profile.structural_teacher.model
     inputs = {
-        **task_inputs(profile, name, lambda: stages.corpus.fingerprint),
+        **task_inputs(profile, name, lambda: run.corpus.fingerprint),
         "counters": [pretrained.fingerprint(student), pretrained.fingerprint(teacher)],
     }
 
     def build(folder: Path) -> None:
         from docemb_lib.student import count_tokens
 
-        task = stages.scores.task(name)
+        task = run.scorer.task(name)
         counters: dict[str, Counter] = {
             "n_student_tokens": partial(count_tokens, pretrained.resolve(student)),
-            "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
+            "n_structural_tokens": run.teachers.sbert("truncate").count_tokens,
         }
         lengths = benchmarks.task_lengths(task, counters)
         statistics = benchmarks.task_statistics(task, lengths)
         lengths.to_parquet(folder / LENGTHS, index=False)
         statistics.to_parquet(folder / STATISTICS, index=False)
 
-    return stages.workspace.artefact("task-statistics", inputs, build).path
+    return cached("task-statistics", inputs, build)
 
 
 def tasks_beside_thesis(statistics: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

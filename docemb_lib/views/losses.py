@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import structural_label
 
@@ -31,9 +28,9 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     from docemb_lib.runs.students import weighting_of
 
     parameters = run.profile.parameters
-    lengths = np.sort(run.stages.teachers.structural_lengths("train", parameters.documents))
+    lengths = np.sort(run.teachers.structural_lengths("train", parameters.documents))
     structural, contextual = weighting_of(parameters).weights(
-        torch.from_numpy(lengths), roles=run.key.roles
+        torch.from_numpy(lengths), roles=run.roles
     )
     return pd.DataFrame(
         {"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()}
@@ -51,16 +48,16 @@ def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     seeds), spread and spread_before (mean cosine distances, after and before training) and
     collapsed.
     """
-    rows = [(run.key, run.label, scores, run.metrics(scores))]
+    rows = [(run, run.label, scores, run.metrics(scores))]
     for record in run.comparable():
-        key = run.key_of(record)
-        rows.append((key, record.label, records.table_of(run.workspace, record), record.metrics))
+        key = run.of_record(record)
+        rows.append((key, record.label, record.table(), record.metrics))
 
     columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
     frames = []
     for key, label, of_run, metrics in rows:
         counting = key.counting
-        if "contextual_loss" not in counting or counting["seed"] != run.key.counting["seed"]:
+        if "contextual_loss" not in counting or counting["seed"] != run.counting["seed"]:
             continue
         student = of_run[of_run["model"] == label]
         means = student.groupby(["task", "metric"], sort=False)["value"].mean().reset_index()
@@ -76,7 +73,7 @@ def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     return compared.loc[several, columns]
 
 
-def _group(key: RunKey) -> str:
+def _group(key: Run) -> str:
     """What the students of a group share: `PV alone, 600 documents, S:384, C:-`."""
     p = key.profile.parameters
     company = "alone" if p.structural_loss is None else f"beside {structural_label(p)}"
@@ -84,7 +81,7 @@ def _group(key: RunKey) -> str:
     return f"{p.contextual_teacher} {company}, {p.documents} documents, {projections}"
 
 
-def _called(key: RunKey) -> str:
+def _called(key: Run) -> str:
     """The contextual loss of a run with the settings that count: `soft-cca;δ=0.03;β=0.95`."""
     counting = key.counting
     parts = [counting["contextual_loss"]]
@@ -106,11 +103,11 @@ def objectives_of(run: Run) -> dict[str, Objective]:
     objectives = {}
     for loss in losses:
         parameters = {**run.parameters, "structural_loss": loss}
-        key = RunKey.of(run.notebook, run.profile, **parameters)
-        name = structural_label(key.profile.parameters)
-        objectives[f"{name}, untrained"] = Stages(key, run.workspace).students.initial_objective()
+        other = Run.of(run.notebook, run.profile, **parameters)
+        name = structural_label(other.profile.parameters)
+        objectives[f"{name}, untrained"] = other.students.initial_objective()
     name = structural_label(run.profile.parameters)
-    objectives[f"{name}, trained"] = run.stages.students.objective()
+    objectives[f"{name}, trained"] = run.students.objective()
     return objectives
 
 
@@ -139,11 +136,11 @@ def three_documents(run: Run) -> ThreeDocuments:
 
     from docemb_lib.losses import SDL, SoftCCA
 
-    stage = run.stages.students
+    stage = run.students
     objective = stage.objective()
     objective.group_size = None  # the three are one batch
 
-    validation = len(run.stages.corpus.split("validation"))
+    validation = len(run.corpus.split("validation"))
     documents = stage.training_documents(objective.student, "validation", validation)
     by_length = np.argsort(documents.n_structural_tokens, kind="stable")
     batch, targets = documents.pack([by_length[[0, len(documents) // 2, -1]].tolist()])

@@ -1,7 +1,6 @@
 """How much of a document the models of a run read, by exchanged passages."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from docemb_lib.evaluation.reading import (
     exchange_passages,
 )
 from docemb_lib.evaluation.scoreboard import with_interval
-from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.thesis.comparison import LINES
@@ -28,7 +26,7 @@ def documents_to_read(run: Run) -> Versions:
 
     Fewer than two documents have no versions.
     """
-    validation = run.stages.corpus.split("validation")
+    validation = run.corpus.split("validation")
     lengths = np.asarray(validation["n_structural_tokens"][:])
     rows = np.argsort(np.abs(lengths - 2 * structural_limit(run)), kind="stable")[:READ]
     return Versions.of([validation["text"][int(row)] for row in rows])
@@ -41,7 +39,7 @@ def readings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFr
     """
     frames = []
     for model in models:
-        frame = by_position(exchange_passages(partial(embed_once, run.workspace, model), versions))
+        frame = by_position(exchange_passages(model.embed, versions))
         frames.append(frame.assign(model=model.label, kind=model.kind.value))
     return pd.concat(frames, ignore_index=True).assign(metric="cosine distance")
 
@@ -55,7 +53,7 @@ def endings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFra
     for model in models:
         rows[model.label] = Ending(np.nan, np.nan, np.nan)
         if versions.documents:
-            moved = exchange_passages(partial(embed_once, run.workspace, model), versions)
+            moved = exchange_passages(model.embed, versions)
             rows[model.label] = ending(moved)
     return pd.DataFrame.from_dict(rows, orient="index", columns=Ending._fields)
 

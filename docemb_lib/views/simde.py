@@ -1,7 +1,5 @@
 """Halves of documents, and the analyses of the SimDE paper (notebook 07)."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 
@@ -10,12 +8,10 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.tasks import Classification
-from docemb_lib.runs.embeddings import embed_once
-from docemb_lib.runs.kinds import Kind, label_of
+from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import (
     Model,
     published_model,
-    recorded_student,
     sbert_models,
     student_model,
 )
@@ -36,7 +32,7 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
     `tidy_distances`, with a column model. Documents of one sentence are left out. Raises InputError
     if fewer than two documents have two sentences.
     """
-    documents = run.stages.corpus.split("validation")
+    documents = run.corpus.split("validation")
     firsts = []
     seconds = []
     for name, text in zip(documents["id"][:SHOWN], documents["text"][:SHOWN], strict=True):
@@ -54,7 +50,7 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
 
     frames = []
     for model in models:
-        first, second = np.split(embed_once(run.workspace, model, firsts + seconds), 2)
+        first, second = np.split(model.embed(firsts + seconds), 2)
         distances = probes.measure_distances(first, second, distance="cosine", negatives=20)
         frames.append(probes.tidy_distances(distances).assign(model=model.label))
     return pd.concat(frames, ignore_index=True)
@@ -73,7 +69,7 @@ def students_beside(run: Run) -> list[Model]:
     for record in (*run.comparable(SIMDE.name), *run.comparable(EVALUATION.name)):
         if record.label in (run.label, *models):
             continue
-        student = recorded_student(run.workspace, record)
+        student = record.student_folder
         if student is not None:
             models[record.label] = student_model(record.label, student)
     return list(models.values())
@@ -85,10 +81,10 @@ def sizes_beside_paper(run: Run) -> pd.DataFrame:
     Columns: documents, classes, mean words, median words. Words are split at white space.
     """
     rows = []
-    train = run.stages.corpus.split("train")["n_words"][: run.profile.parameters.documents]
+    train = run.corpus.split("train")["n_words"][: run.profile.parameters.documents]
     rows.append(_size("here: training documents", np.asarray(train)))
     for name in run.profile.evaluation.tasks:
-        task = run.stages.scores.task(name)
+        task = run.scorer.task(name)
         if isinstance(task, Classification):
             texts = [text for data in task.splits.values() for text in data.texts]
             words = np.array([len(text.split()) for text in texts])
@@ -121,16 +117,16 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     columns = ["document", "part", "words", "attention", "relative", "model", "kind"]
     if run.profile.simde.language != TAGGED:
         return pd.DataFrame(columns=columns)
-    untrained = label_of(Kind.UNTRAINED)
+    untrained = Identity(Kind.UNTRAINED).label
     folders = {
-        untrained: run.stages.students.untrained.path,
-        run.label: run.stages.students.trained.path,
+        untrained: run.students.untrained,
+        run.label: run.student,
     }
     for record in run.comparable():
-        recorded = recorded_student(run.workspace, record)
+        recorded = record.student_folder
         if recorded is not None:
             folders.setdefault(record.label, recorded)
-    texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
+    texts = run.corpus.split("validation")["text"][:ATTENDED]
     frames = []
     for label, folder in folders.items():
         student = Student.load(folder)
@@ -164,8 +160,8 @@ def similarity_beside_paper(run: Run) -> pd.DataFrame:
     if simde.sentence_encoder:
         encoder = published_model(simde.sentence_encoder, pooling="cls")
     else:
-        encoder = sbert_models(run.stages.teachers).truncated
-    embed = partial(embed_once, run.workspace, encoder)
+        encoder = sbert_models(run.teachers).truncated
+    embed = encoder.embed
     cosines = probes.sentence_similarity(_texts_read(run), embed, language=simde.language)
     here = pd.DataFrame(cosines, index=[f"here: {run.profile.corpus.source}, by {encoder.label}"])
     table_5 = published("simde").query("source == 'table 5'")
@@ -174,4 +170,4 @@ def similarity_beside_paper(run: Run) -> pd.DataFrame:
 
 
 def _texts_read(run: Run) -> list[str]:
-    return run.stages.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]
+    return run.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]

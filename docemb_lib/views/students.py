@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import probes
-from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Kind
-from docemb_lib.runs.models import Model, recorded_student, student_model, teacher_model
+from docemb_lib.runs.models import Model, student_model, teacher_model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.stages import CorpusStage
+from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.notebooks import PROJECTIONS
 from docemb_lib.thesis.comparison import LINES, structural_only
 from docemb_lib.views.corpus import SHOWN
@@ -30,7 +29,7 @@ def taught(run: Run) -> str:
     _, validation = run.history()
     before, after = validation["loss"].iloc[[0, -1]]
     did = "brought" if after < before else "did not bring"
-    teacher = "teachers" if len(run.key.roles) > 1 else "teacher"
+    teacher = "teachers" if len(run.roles) > 1 else "teacher"
     return (
         f"The validation loss is {before:.4f} before training and {after:.4f} after it:\n"
         f"by this loss training {did} the student nearer to its {teacher} on validation documents."
@@ -44,21 +43,21 @@ def students_of_runs(run: Run) -> list[Model]:
     """
     models = [run.untrained, run.model]
     for record in sorted(run.comparable(), key=lambda record: record.label):
-        counting = run.key_of(record).counting
-        student = recorded_student(run.workspace, record)
+        counting = run.of_record(record).counting
+        student = record.student_folder
         if student is not None and all(
-            counting[name] == run.key.counting[name] for name in ("documents", "seed")
+            counting[name] == run.counting[name] for name in ("documents", "seed")
         ):
             models.append(student_model(record.label, student))
     return models
 
 
-def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
+def validation_embeddings(corpus: Corpus, model: Model) -> np.ndarray:
     """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D).
 
     Each is computed once.
     """
-    return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
+    return model.embed(corpus.split("validation")["text"][:SHOWN])
 
 
 def hypotheses_of_students(run: Run) -> pd.DataFrame:
@@ -70,20 +69,20 @@ def hypotheses_of_students(run: Run) -> pd.DataFrame:
     and those of the same contextual teacher alone from any number of documents.
     """
     students = {model.label: model for model in students_of_runs(run)}
-    for record in structural_only(run, [run.key]):
-        student = recorded_student(run.workspace, record)
+    for record in structural_only(run, [run]):
+        student = record.student_folder
         if student is not None:
             students[f"only-structural;{record.label}"] = student_model(record.label, student)
     for record in run.comparable(PROJECTIONS.name):
-        key = run.key_of(record)
-        if key.roles != {"contextual"} or key.only(*ALIKE) != run.key.only(*ALIKE):
+        key = run.of_record(record)
+        if key.roles != {"contextual"} or key.only(*ALIKE) != run.only(*ALIKE):
             continue
-        student = recorded_student(run.workspace, record)
+        student = record.student_folder
         if student is not None:
             label = f"{record.label};{key.counting['documents']} docs"
             students[label] = student_model(record.label, student)
-    models = [model._replace(name=label) for label, model in students.items()]
-    spreads = [probes.spread(validation_embeddings(run.stages.corpus, model)) for model in models]
+    models = [model.called(label) for label, model in students.items()]
+    spreads = [probes.spread(validation_embeddings(run.corpus, model)) for model in models]
     return endings(run, models, documents_to_read(run)).assign(spread=spreads)
 
 
@@ -94,11 +93,11 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
     float32; of PV for a run without such a teacher. N is at most `BEFORE`.
     """
     documents = run.profile.parameters.documents
-    texts = run.stages.corpus.split("train")["text"][: min(BEFORE, documents)]
-    teachers = run.stages.teachers
+    texts = run.corpus.split("train")["text"][: min(BEFORE, documents)]
+    teachers = run.teachers
     teacher = teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
     c = teachers.embeddings(teacher, "train", documents)[: len(texts)]
-    return embed_once(run.workspace, run.untrained, texts), np.array(c, dtype=np.float32)
+    return run.untrained.embed(texts), np.array(c, dtype=np.float32)
 
 
 def probes_of_teachers(run: Run) -> pd.DataFrame:
@@ -108,9 +107,9 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     embeddings, and measured on the first `SHOWN` validation documents, by whether they fit into the
     structural teacher's window. Columns: model, kind, teacher, and those of `probe`.
     """
-    corpus = run.stages.corpus
-    teachers = run.stages.teachers
-    texts = run.stages.scores.validation_texts()[:PROBED]
+    corpus = run.corpus
+    teachers = run.teachers
+    texts = run.scorer.validation_texts()[:PROBED]
     validation = corpus.split("validation")
     limit = teachers.structural.max_text_tokens
     short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
@@ -118,12 +117,10 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 
     frames = []
     for model in (run.untrained, run.model):
-        student_train = embed_once(run.workspace, model, texts)
+        student_train = model.embed(texts)
         student_validation = validation_embeddings(corpus, model)
         for name, teacher in teachers.of_student.items():
-            train = embed_once(
-                run.workspace, teacher_model(teacher, run.workspace, name=name), texts
-            )
+            train = teacher_model(teacher, name=name).embed(texts)
             held_out = np.asarray(
                 teachers.embeddings(teacher, "validation", len(validation))[:SHOWN]
             )

@@ -21,10 +21,8 @@ from docemb_lib.evaluation.tasks import (
     ids_of_texts,
 )
 from docemb_lib.figures import short, short_names
-from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
-from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.teachers.words import words_of
 from docemb_lib.widgets import explorer as html
@@ -156,15 +154,15 @@ class Neighbourhoods:
     models: by their names in figures, the model of the run first.
     """
 
-    def __init__(self, stages: Stages, models: Mapping[str, Model]) -> None:
-        self.stages = stages
+    def __init__(self, run: Run, models: Mapping[str, Model]) -> None:
+        self.run = run
         self.models = dict(models)
-        self.tasks = list(stages.key.profile.evaluation.tasks)
+        self.tasks = list(run.profile.evaluation.tasks)
         self.pool = cache(self._pool)
 
     def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, queries first, as they were scored."""
-        data = self.stages.scores.task(task).splits["test"]
+        data = self.run.scorer.task(task).splits["test"]
         text_of = documents_of(data)
         queries = [data.ids[row] for row in data.queries] if isinstance(data, Ranking) else []
         ids = list(dict.fromkeys([*queries, *text_of]))[:POOL]
@@ -172,8 +170,8 @@ class Neighbourhoods:
         texts = list(documents.values())
         spaces = {}
         for label, model in self.models.items():
-            spaces[label] = embed_once(self.stages.workspace, model, texts)
-        lengths = self.stages.teachers.structural.count_tokens(texts)
+            spaces[label] = model.embed(texts)
+        lengths = self.run.teachers.structural.count_tokens(texts)
         names = names_of(documents)
         return Pool(texts, np.asarray(lengths), spaces, names, judge_of(data, ids))
 
@@ -182,14 +180,14 @@ class Neighbourhoods:
 
         Models are loaded once; embeddings are not stored.
         """
-        return {label: model.embed([text])[0] for label, model in self.models.items()}
+        return {label: model.of_any_text.embed([text])[0] for label, model in self.models.items()}
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
     # Embeddings of texts that are written are not stored, as the models' own `embed` would do with
     # the parts of a teacher.
-    teachers = run.stages.teachers
+    teachers = run.teachers
     models = [run.model]
     for model in run.references:
         if model.form != Form.SAVED:
@@ -197,11 +195,11 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
         if model.kind == Kind.SBERT_TRUNCATED:
             models.append(model)
         if model.kind == Kind.SBERT_CHUNKS:
-            models.append(model._replace(embed=teachers.sbert("chunks").embed))
+            models.append(model.embedding_by(teachers.sbert("chunks").embed))
         if model.kind == Kind.PV:
-            models.append(model._replace(embed=teachers.contextual("PV").embed))
+            models.append(model.embedding_by(teachers.contextual("PV").embed))
     names = short_names(models, run.label)
-    return Neighbourhoods(run.stages, {names[model.label]: model for model in models})
+    return Neighbourhoods(run, {names[model.label]: model for model in models})
 
 
 def names_of(documents: Mapping[str, str]) -> list[str]:

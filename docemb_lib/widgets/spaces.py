@@ -21,10 +21,9 @@ from docemb_lib.evaluation.probes import (
 )
 from docemb_lib.figures import short_names
 from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
-from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.stages import CorpusStage
+from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.labels import typeset
 from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
@@ -64,8 +63,8 @@ def distances_to_teacher(
     run: Run, models: Sequence[Model], *, negatives: int = NEGATIVES
 ) -> StudentDistances:
     """Both distances of every model on at most the first `SHOWN` validation documents."""
-    corpus = run.stages.corpus
-    teachers = run.stages.teachers
+    corpus = run.corpus
+    teachers = run.teachers
     rows = len(corpus.split("validation"))
     teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
     names = short_names(models, run.label)
@@ -142,31 +141,30 @@ def spaces_of_run(run: Run) -> Spaces:
     The spaces: the student before and after, the teachers, and both projected views of the
     contextual loss. Of the validation documents there are at most `SHOWN`.
     """
-    stages = run.stages
     counts = {"train": min(TRAINING, run.profile.parameters.documents), "validation": SHOWN}
     models = {STUDENT: run.model, run.untrained.label: run.untrained}
     documents = []
     parts: dict[str, list[np.ndarray]] = {}
     for split, count in counts.items():
-        of_split = split_documents(stages.corpus, split, count)
+        of_split = split_documents(run.corpus, split, count)
         documents.append(of_split)
-        rows = len(stages.corpus.split(split))
+        rows = len(run.corpus.split(split))
         if split == "train":
             rows = run.profile.parameters.documents
         for name, model in models.items():
-            embeddings = embed_once(run.workspace, model, of_split["text"].tolist())
+            embeddings = model.embed(of_split["text"].tolist())
             parts.setdefault(name, []).append(embeddings)
-        for name, of_teacher in stages.teachers.of_documents(split, rows).items():
+        for name, of_teacher in run.teachers.of_documents(split, rows).items():
             embeddings = np.asarray(of_teacher[: len(of_split)])
             parts.setdefault(f"{name} teacher", []).append(embeddings)
     spaces = {name: np.concatenate(arrays) for name, arrays in parts.items()}
     if run.profile.parameters.contextual_teacher is not None:
-        spaces |= project(stages.students.objective(), spaces)
+        spaces |= project(run.students.objective(), spaces)
     planes = {space: principal_plane(X) for space, X in spaces.items()}
     return Spaces(pd.concat(documents, ignore_index=True), planes)
 
 
-def split_documents(corpus: CorpusStage, split: str, count: int) -> pd.DataFrame:
+def split_documents(corpus: Corpus, split: str, count: int) -> pd.DataFrame:
     """The first documents of a split: text, source, length (structural tokens), split."""
     rows = corpus.split(split)
     columns = {"text": "text", "source": "source", "length": "n_structural_tokens"}

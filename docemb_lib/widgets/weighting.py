@@ -8,9 +8,8 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
 from docemb_lib.evaluation.uncertainty import differences
-from docemb_lib.runs import records
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
+from docemb_lib.runs.kinds import Identity, Kind
+from docemb_lib.runs.models import scored_model
 from docemb_lib.runs.run import Run
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
@@ -29,18 +28,18 @@ def weighting_points(run: Run) -> pd.DataFrame:
     validation examples. This run comes first; the last task of a run is the mean over all. Runs
     without intervals are left out.
     """
-    siblings = [each for each in run.comparable() if is_sibling(run, run.key_of(each))]
+    siblings = [each for each in run.comparable() if is_sibling(run, run.of_record(each))]
     others = [(record, record.parameters) for record in siblings]
-    if len(run.key.roles) == 2:
-        for record in structural_only(run, [run.key]):
+    if len(run.roles) == 2:
+        for record in structural_only(run, [run]):
             others.append((record, {"lam": 1.0, "max_structural_len": None}))
 
     final = run.validation
     frames = [_at(run.parameters, final.intervals, final.models, run.label)]
     for record, parameters in others:
-        intervals = records.table_of(run.workspace, record, "intervals")
+        intervals = record.table("intervals")
         if len(intervals):
-            models = records.table_of(run.workspace, record, "models")
+            models = record.table("models")
             frames.append(_at(parameters, intervals, models, record.label))
     points = pd.concat(frames, ignore_index=True)
     return points.drop_duplicates([*PLACE, "task"])
@@ -67,9 +66,9 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     Returns the columns of `points`, where value, low and high are those of the difference. Students
     without the answers to single examples are left out.
     """
-    stage = run.stages.scores
+    stage = run.scorer
     fingerprints = points["fingerprint"].dropna().unique()
-    models = [Model(Kind.STUDENT, Form.SAVED, each, each) for each in fingerprints]
+    models = [scored_model(Identity(Kind.STUDENT, name=each), each) for each in fingerprints]
     scored = [model for model in models if stage.is_scored(model, final=False)]
     if fingerprint not in {model.label for model in scored}:
         return points.head(0)

@@ -7,7 +7,7 @@ import pytest
 from conftest import docemb
 
 from docemb_lib.base.errors import spreadsheet_cell
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 
@@ -26,7 +26,7 @@ def test_other_values_stay_as_they_are(value):
 
 def test_results_as_csv_hold_no_formula_of_a_profiles_name(workspace_root):
     name = "=HYPERLINK(1)"
-    run = Run(RunKey("01_corpus", Profile.load("small").model_copy(update={"name": name})))
+    run = Run("01_corpus", Profile.load("small").model_copy(update={"name": name}))
     run.finish({"documents": 3, "share": -0.5})
     done = docemb("results", "--csv")
     (row,) = pd.read_csv(io.StringIO(done.stdout)).to_dict("records")

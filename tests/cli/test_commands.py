@@ -11,10 +11,9 @@ import pytest
 from conftest import docemb, write_files
 
 from docemb_lib.runs import models
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import TITLES, Form, Kind, label_of
 from docemb_lib.runs.models import untrained_model
-from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.references import recorded_baselines
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
@@ -24,9 +23,9 @@ TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. "
 
 
 def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(workspace_root):
-    stages = Stages(RunKey("06_evaluation", Profile.load("small")), Workspace(workspace_root))
-    untrained = untrained_model(stages.students)
-    folder = stages.students.untrained.path
+    stages = Stages(Run("06_evaluation", Profile.load("small")), Workspace(workspace_root))
+    untrained = untrained_model(run.students)
+    folder = run.students.untrained.path
     at_folder = models.forms_at(str(folder), stages.workspace).models
     assert [model.fingerprint for model in at_folder] == [untrained.fingerprint]
     link = stages.workspace.link("students", "it", folder)
@@ -55,7 +54,7 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(
     workspace_root, workspace, changed
 ):
     for seed in range(2):
-        run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
+        run = Run.of("06_evaluation", Profile.load("small"), seed=seed)
         rows = [(Kind.STUDENT, form, run.label, f"own {form}") for form in Form]
         rows.append((Kind.UNTRAINED, Form.SAVED, "", f"before {seed}"))
         rows.append((Kind.TFIDF, Form.SAVED, "", "words"))
@@ -90,7 +89,7 @@ def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(
     kinds = (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.TFIDF)
     assert {name, *(TITLES[kind] for kind in kinds)} <= {*found["model"]}
     assert {"published", *kinds} <= {*found["kind"]}
-    run = Run(RunKey.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
+    run = Run(Run.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
     run.finish(
         {}, tables={"models": found[found["model"].isin([name, "TF-IDF"])]}
     )  # of its settings' `beside`, say

@@ -11,7 +11,7 @@ from rich.console import Console
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import dry_run
 from docemb_lib.cli.dry_run import Need, look_ahead, print_outlook
-from docemb_lib.sweeps.plan import resolve_plan, runs_of
+from docemb_lib.runs.plan import resolve_plan, runs_of
 
 PARAMS = REPOSITORY / "params"
 

@@ -108,7 +108,7 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(
     workspace_root, write_notebook
 ):
     # Without figures, which take seconds.
-    builds = "begin('01_corpus', globals()).stages.corpus.artefact"
+    builds = "begin('01_corpus', globals()).run.corpus.artefact"
     begun = f"from docemb_lib.runs.run import begin\n{builds}"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)
     profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\0"))
@@ -385,7 +385,7 @@ def students_in_training(root: Path, process: subprocess.Popen[str]) -> Path:
 @pytest.mark.slow
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_notebook):
     """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
-    trains = "begin('03_structural', globals()).stages.students.trained"
+    trains = "begin('03_structural', globals()).run.students.trained"
     training = f"from docemb_lib.runs.run import begin\n{trains}"
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"

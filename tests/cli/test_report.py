@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from docemb_lib.cli.report import collapsed_runs
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.records import COLLAPSE_MEND, find_done
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
@@ -12,9 +12,9 @@ from docemb_lib.settings.profile import Profile
 def test_the_runs_whose_students_have_collapsed_are_named_with_what_to_change(workspace):
     planned = []
     for lam, spread, collapsed in ((0.2, 0.003, 1), (0.8, 0.4, 0)):
-        run = Run(RunKey.of("05_weighting", Profile.load("small"), lam=lam), workspace)
+        run = Run.of("05_weighting", Profile.load("small"), lam=lam)
         run.finish({"spread": spread, "spread_before": 0.2, "collapsed": collapsed})
-        record = find_done(workspace, run.notebook, run.fingerprint)
+        record = find_done(workspace, run.notebook, run.key)
         planned.append(SimpleNamespace(record=lambda _, record=record: record))
     (line,) = collapsed_runs(planned, workspace)
     assert line.startswith("05_weighting")

@@ -11,7 +11,7 @@ import pytest
 from docemb_lib import views
 from docemb_lib.base import integrity
 from docemb_lib.base.integrity import CARD, MANIFEST
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
@@ -25,15 +25,15 @@ def ask(root: Path) -> dict[str, object]:
     profile = Profile.load(root / "params" / "faults.yaml")
     values = {}
     for notebook in ("06_evaluation", "07_simde"):
-        run = Run(RunKey.of(notebook, profile), workspace)
-        run.stages.check()
+        run = Run.of(notebook, profile)
+        run.check()
         scores = run.evaluate().scores if notebook == "06_evaluation" else run.scores()
         run.finish(run.metrics(scores), scores=scores, student=run.link_student(scores))
         # None takes the place of NaN, which differs from itself: f1_macro has no interval.
         scores = scores.astype(object).where(scores.notna(), None)
         losses = [frame["loss"].tolist() for frame in run.history()]
         values[notebook] = (scores.to_dict("records"), losses)
-    values["lengths"] = run.stages.scores.lengths("topic").examples.tolist()
+    values["lengths"] = run.scorer.lengths("topic").examples.tolist()
     values["statistics"] = views.described_tasks(run)[0].to_dict("records")
     return values
 

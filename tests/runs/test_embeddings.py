@@ -43,7 +43,7 @@ class Counted(NotingEmbedder):
     """An embedder as a model of a store."""
 
     def model(self, fingerprint="fp", store=None):
-        return Model(Kind.STUDENT, Form.SAVED, "m", fingerprint, self.embed, store=store)
+        return scored_model(Identity(Kind.STUDENT, name="m"), fingerprint, self.embed, store=store)
 
 
 @pytest.fixture
@@ -62,16 +62,15 @@ def start(root, *seconds):
 
 
 def test_only_missing_texts_are_embedded_once_for_each_model(workspace, embedder):
-    model = Model(Kind.STUDENT, Form.SAVED, "m", "fp", embedder.embed)
+    model = scored_model(Identity(Kind.STUDENT, name="m"), "fp", embedder.embed)
     rows = embed_once(workspace, model, ["one", "three", "one"])
     assert rows.tolist() == [[3, 1], [5, 2], [3, 1]]  # in the order of the texts
     assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
     assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
-    known = Model(
-        Kind.STUDENT, Form.SAVED, "renamed", "fp", lambda texts: pytest.fail("the model was loaded")
+    known = scored_model(Identity(Kind.STUDENT, name="renamed"), "fp", lambda texts: pytest.fail("the model was loaded")
     )
     assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
-    embed_once(workspace, Model(Kind.STUDENT, Form.SAVED, "m", "another", embedder.embed), ["one"])
+    embed_once(workspace, scored_model(Identity(Kind.STUDENT, name="m"), "another", embedder.embed), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
 
 
@@ -119,8 +118,7 @@ def test_the_texts_of_a_damaged_shard_are_embedded_again(workspace, embedder, na
 
 
 def test_infinite_embeddings_are_refused_and_not_kept(workspace):
-    broken = Model(
-        Kind.STUDENT, Form.SAVED, "m", "fp", lambda texts: np.full((len(texts), 2), np.inf)
+    broken = scored_model(Identity(Kind.STUDENT, name="m"), "fp", lambda texts: np.full((len(texts), 2), np.inf)
     )
     with pytest.raises(InputError, match="m: 2 of 2 embeddings are not finite"):
         embed_once(workspace, broken, ["a", "b"])

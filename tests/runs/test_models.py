@@ -6,7 +6,7 @@ import torch
 from conftest import NotingEmbedder
 
 from docemb_lib.base import pretrained
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import (
     Model,
@@ -28,7 +28,7 @@ from docemb_lib.workspace import Workspace
 def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
     embedder = NotingEmbedder()
     centred = centred_model(
-        workspace, Model(Kind.STUDENT, Form.SAVED, "lengths", "f", embedder.embed)
+        workspace, scored_model(Identity(Kind.STUDENT, name="lengths"), "f", embedder.embed)
     )
     assert (centred.label, centred.fitted_on) == ("lengths, centred", "task")
     for _ in range(2):
@@ -61,7 +61,7 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]
     both = rng.normal(size=(2, 60, 3)).astype("float32")
     teachers = [
-        Model(kind, Form.SAVED, "", kind, lambda few, X=X: X[[texts.index(t) for t in few]])
+        scored_model(Identity(kind), kind, lambda few, X=X: X[[texts.index(t) for t in few]])
         for kind, X in zip((Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS), both, strict=True)
     ]
     on_task = on_task_models(workspace, SBERTModels(*teachers), None)
@@ -117,14 +117,14 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
     )
     small, beside = Profile.load("small"), Profile.load("beside")
     for notebook, there in (("05_weighting", 0), ("06_evaluation", 1), ("07_simde", 1)):
-        run = Run(RunKey(notebook, beside))
+        run = Run(notebook, beside)
         assert [model.label for model in run.references].count("all-MiniLM-L6-v2") == there
         assert ("simcse" in run.stages.models) == (
             notebook == "07_simde"
         )  # is asked for before any work
     renamed = beside.model_copy(update={"name": small.name})
     assert (
-        RunKey("06_evaluation", renamed).fingerprint != RunKey("06_evaluation", small).fingerprint
+        Run("06_evaluation", renamed).fingerprint != Run("06_evaluation", small).fingerprint
     )
 
 

@@ -29,10 +29,10 @@ def test_a_record_comes_back_as_it_was_saved_with_its_tables(workspace):
     score = {"model": "m", "task": "t", "metric": "map", "seed": 0, "value": 0.5}
     records.save(workspace, saved, [score], {"intervals": [{"low": None, "high": 0.6}]})
     assert records.find(workspace, "05_weighting", "f1") == saved
-    assert records.table_of(workspace, saved).to_dict("records") == [score]
-    intervals = records.table_of(workspace, saved, "intervals")
+    assert saved.table().to_dict("records") == [score]
+    intervals = saved.table("intervals")
     assert intervals.to_dict("records") == [{"low": None, "high": 0.6}]
-    assert records.table_of(workspace, saved, "models").empty  # there is none of this name
+    assert saved.table("models").empty  # there is none of this name
 
 
 def test_a_record_is_that_of_its_notebook_and_fingerprint(workspace):

@@ -8,14 +8,14 @@ import pytest
 from matplotlib import pyplot as plt
 
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.run import Run, begin
-from docemb_lib.runs.stages import CorpusStage
+from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.sweeps.grids import grid
+from docemb_lib.runs.grids import grid
 from docemb_lib.thesis.settings_table import all_settings, settings
 
 
@@ -53,7 +53,7 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
 
 
 def test_the_first_table_shows_what_the_notebook_varies_and_what_differs_from_the_paper():
-    run = Run(RunKey.of("03_structural", Profile.load("tiny"), structural_loss="mse"))
+    run = Run.of("03_structural", Profile.load("tiny"), structural_loss="mse")
     shown = settings(run).listed
     parameters = ["this run", "profile", "seed", "structural_loss", "documents"]
     sections = ["corpus", "structural_teacher", "student", "training", "head"]
@@ -64,7 +64,7 @@ def test_the_first_table_shows_what_the_notebook_varies_and_what_differs_from_th
 
 
 def test_the_other_settings_are_folded_in_a_notebook_and_named_in_text():
-    table = settings(Run(RunKey.of("03_structural", Profile.load("tiny"))))
+    table = settings(Run.of("03_structural", Profile.load("tiny")))
     page = table._repr_html_()
     folded = page[page.index("<details>") : page.index("</details>")]
     assert "training.warmup" in folded
@@ -98,7 +98,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     training = profile.training.model_copy(update={"precision": "fp32"})
     evaluation = profile.evaluation.model_copy(update=head)
     profile = profile.model_copy(update={"evaluation": evaluation, "training": training})
-    assert all_settings(Run(RunKey.of(notebook, profile, **given))).loc[row, column] == expected
+    assert all_settings(Run.of(notebook, profile, **given)).loc[row, column] == expected
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     ],
 )
 def test_beside_a_self_supervised_run_stands_only_what_the_simde_paper_gives(name, differ):
-    beside = all_settings(Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)))[
+    beside = all_settings(Run.of("07_simde", Profile.load(name), pair_temperature=0.1))[
         "in the paper"
     ]
     assert beside[beside != ""].to_dict() == {
@@ -135,7 +135,7 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
     )
     assert run.parameters["gamma"] == 0.5
     assert (
-        run.key.same_but() == RunKey.of("03_structural", run.profile, **run.parameters).same_but()
+        run.same_but() == Run.of("03_structural", run.profile, **run.parameters).same_but()
     )
 
 
@@ -165,12 +165,12 @@ def test_what_does_not_fit_is_refused_before_any_work(
 
 
 def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(workspace_root):
-    key, found = RunKey("01_corpus", Profile.load("small")), []
+    key, found = Run("01_corpus", Profile.load("small")), []
     for seconds, failed in ((5.0, True), (60.0, False), (2.0, False)):
         run = Run(key)
         run.started -= seconds
         run.finish({"documents": seconds})
-        found.append(records.find(run.workspace, run.notebook, run.fingerprint))
+        found.append(records.find(run.workspace, run.notebook, run.key))
         if failed:
             records.save(run.workspace, replace(found[0], status="failed"))
     assert 60 <= found[2].seconds < 62
@@ -185,7 +185,7 @@ def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(work
 
 def test_a_saved_figure_keeps_its_own_resolution(workspace_root):
     run, (figure, ax) = (
-        Run(RunKey("01_corpus", Profile.load("small"))),
+        Run("01_corpus", Profile.load("small")),
         plt.subplots(figsize=(2, 2), dpi=70),
     )
     run.save_figure(ax, "drawn")
@@ -208,12 +208,12 @@ def test_a_saved_figure_keeps_its_own_resolution(workspace_root):
 def test_a_final_student_without_halves_is_shown_centred_too(
     workspace_root, monkeypatch, notebook, forms, shown
 ):
-    run = Run(RunKey(notebook, Profile.load("small")))
+    run = Run(notebook, Profile.load("small"))
     run._student = StudentForms(
-        *[Model(Kind.STUDENT, Form.SAVED, "s", "f", lambda: pytest.fail("loaded"))] * forms
+        *[scored_model(Identity(Kind.STUDENT, name="s"), "f", lambda: pytest.fail("loaded"))] * forms
     )
     run.references = [
-        Model(Kind.PUBLISHED, Form.SAVED, "SBERT", "g", lambda: pytest.fail("loaded"))
+        scored_model(Identity(Kind.PUBLISHED, name="SBERT"), "g", lambda: pytest.fail("loaded"))
     ]
-    monkeypatch.setattr(CorpusStage, "fingerprint", "c")
+    monkeypatch.setattr(Corpus, "fingerprint", "c")
     assert [model.label for model in run.models()] == [*shown, "SBERT"]

@@ -23,12 +23,11 @@ from docemb_lib.evaluation.uncertainty import (
 from docemb_lib.runs import models as baselines
 from docemb_lib.runs import records
 from docemb_lib.runs import scores as module
-from docemb_lib.runs.embeddings import embed_once
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import Final, ScoreStage, TaskLengths, by_found
+from docemb_lib.runs.scores import Final, Scorer, TaskLengths, by_found
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation
 from docemb_lib.workspace import Workspace
@@ -64,7 +63,7 @@ OF_ALL_EXAMPLES = SimpleNamespace(evaluation=Evaluation())  # a profile whose on
 def a_world(root, tasks, **evaluation):
     names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
     settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
-    stage = ScoreStage(
+    stage = Scorer(
         SimpleNamespace(evaluation=settings), Workspace(root), SimpleNamespace(fingerprint="corpus")
     )
     stage.task = tasks.__getitem__
@@ -91,7 +90,7 @@ TASKS = {
 def test_the_final_evaluation_scores_test_splits_in_every_round(tmp_path):
     stages = a_world(tmp_path, TASKS, rounds=[10, None], map_at=1)
     model = Hashed()
-    rounds = stages.by_round([Model(Kind.STUDENT, Form.SAVED, "m", "1", model.embed)], final=True)
+    rounds = stages.by_round([scored_model(Identity(Kind.STUDENT, name="m"), "1", model.embed)], final=True)
     assert list(rounds) == ["10", "all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -116,7 +115,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round(tmp_path):
 def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_path):
     stages = a_world(tmp_path, TASKS, limit=20, folds=3)
     model = Hashed()
-    rounds = stages.by_round([Model(Kind.STUDENT, Form.SAVED, "m", "1", model.embed)], final=False)
+    rounds = stages.by_round([scored_model(Identity(Kind.STUDENT, name="m"), "1", model.embed)], final=False)
     assert list(rounds) == ["all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -137,7 +136,7 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_pat
 def test_what_is_scored_is_not_scored_again(tmp_path):
     models = [Hashed(), Hashed()]
     first = a_world(tmp_path, {"sort": TASKS["sort"]})
-    model = Model(Kind.STUDENT, Form.SAVED, "m", "1", models[0].embed)
+    model = scored_model(Identity(Kind.STUDENT, name="m"), "1", models[0].embed)
     once = first.by_round([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
@@ -147,7 +146,7 @@ def test_what_is_scored_is_not_scored_again(tmp_path):
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
     assert (
-        both.by_round([Model(Kind.STUDENT, Form.SAVED, "m", "1", models[1].embed)], final=True)[
+        both.by_round([scored_model(Identity(Kind.STUDENT, name="m"), "1", models[1].embed)], final=True)[
             "all"
         ]["m"]["sort"]
         == once["all"]["m"]["sort"]
@@ -180,7 +179,7 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
 
 
 def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_path):
-    model = Model(Kind.STUDENT, Form.SAVED, "m", "1", Hashed().embed)
+    model = scored_model(Identity(Kind.STUDENT, name="m"), "1", Hashed().embed)
     frame = a_world(tmp_path, TASKS).evaluate([model], student=model, references=[]).scores
     columns = ["model", "kind", "form", "task", "metric", "seed", "value"]
     assert list(frame.columns) == columns
@@ -248,7 +247,7 @@ def some_rounds(names=("all",)):
 def rounds(monkeypatch):
     found = {}
     monkeypatch.setattr(
-        ScoreStage,
+        Scorer,
         "by_round",
         lambda stage, models, *, final: {
             name: {model.label: scores[model.fingerprint] for model in models}
@@ -265,7 +264,7 @@ def rounds(monkeypatch):
 
 def evaluated(models, *, student=STUDENT):
     references = [model for model in models if model.label in SKILL and model != student]
-    return ScoreStage(OF_ALL_EXAMPLES, None, None).evaluate(
+    return Scorer(OF_ALL_EXAMPLES, None, None).evaluate(
         models, student=student, references=references
     )
 
@@ -321,7 +320,7 @@ def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
         model_of(Kind.SBERT_CHUNKS, SBERT_CHUNKS),
     ]
     adapted = model_of(Kind.STUDENT, "student", "student", Form.ADAPTED)
-    stage = ScoreStage(OF_ALL_EXAMPLES, None, None)
+    stage = Scorer(OF_ALL_EXAMPLES, None, None)
     final = stage.evaluate([adapted, *references], student=adapted, references=references)
     assert f"; it is better than {UNTRAINED_ADAPTED} (." in final.standing()
     models = [adapted, *references, STUDENT]
@@ -342,7 +341,7 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
         asked.append(texts)
         return lambda rows: np.eye(len(texts), len(texts), 2)[rows]
 
-    model = Model(Kind.STUDENT, Form.SAVED, "ranks", "r", fit=rank, ranks_only=True)
+    model = scored_model(Identity(Kind.STUDENT, name="ranks"), "r", fit=rank, ranks_only=True)
     world = a_world(workspace_root, tasks)
     for _ in range(2):
         (found,) = world.by_round([model], final=True).values()
@@ -391,10 +390,10 @@ def planned_of(run, profile):
     """What the report asks of a planned run."""
     return SimpleNamespace(
         notebook=run.notebook,
-        fingerprint=run.fingerprint,
-        key=run.key,
+        fingerprint=run.key,
+        key=run,
         profile=profile,
-        record=lambda workspace: records.find_done(workspace, run.notebook, run.fingerprint),
+        record=lambda workspace: records.find_done(workspace, run.notebook, run.key),
     )
 
 
@@ -425,7 +424,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
     too.
     """
     rounds("1k", "all")
-    run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
+    run = Run(Run(notebook, Profile.load("small")), Workspace(workspace_root))
     saved = STUDENT._replace(name=run.label)
     models = [saved, *MODELS[1:]]
     student = saved
@@ -434,7 +433,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
         start = model_of(Kind.UNTRAINED, UNTRAINED, form=Form.ADAPTED)
         references = [MODELS[2], MODELS[3], MODELS[4], start]
         models = [saved, student, *references]
-        stage = ScoreStage(OF_ALL_EXAMPLES, None, None)
+        stage = Scorer(OF_ALL_EXAMPLES, None, None)
         final = stage.evaluate(models, student=student, references=references)
     else:
         final = evaluated(models, student=saved)
@@ -477,7 +476,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
 
 def test_a_report_says_what_its_notebook_does_of_the_contextual_teacher(rounds, workspace_root):
     rounds("all")
-    run = Run(RunKey.of("06_evaluation", Profile.load("small")), Workspace(workspace_root))
+    run = Run(Run.of("06_evaluation", Profile.load("small")), Workspace(workspace_root))
     student = STUDENT._replace(name=run.label)
     final = evaluated([student, *MODELS[1:]], student=student)
     run.finish({}, scores=final.scores, tables=final.tables)
@@ -498,7 +497,7 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         Profile.load("small").with_tasks(["halves"], source="test"),
         Profile.load("small"),
     ):
-        run = Run(RunKey.of("06_evaluation", profile, seed=len(runs)), workspace)
+        run = Run.of("06_evaluation", profile, seed=len(runs))
         student = STUDENT._replace(name=run.label)
         final = evaluated([student, *MODELS[1:]], student=student)
         own = (
@@ -531,7 +530,7 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
     monkeypatch.setattr(
         module, "sbert_of", lambda settings, long: SimpleNamespace(count_tokens=count_tokens)
     )
-    stage = ScoreStage(
+    stage = Scorer(
         Profile.load("small"), Workspace(workspace_root), SimpleNamespace(fingerprint="c")
     )
     stage.task = {"package": task}.__getitem__
@@ -547,7 +546,7 @@ def test_retrieval_by_length_of_documents_has_the_mean_precision_of_each_query(t
     texts = [f"text {n}" for n in range(260)]
     task = Retrieval("find", {"test": Ranking(texts, list(range(30)), relevant)})
     X = np.random.default_rng(0).normal(size=(260, 4)).astype(np.float32)
-    model = Model(Kind.STUDENT, Form.SAVED, "m", "1", lambda texts: X)
+    model = scored_model(Identity(Kind.STUDENT, name="m"), "1", lambda texts: X)
     stage = a_world(tmp_path, {"find": task})
     tokens = [100] * 200 + [1000] * 60
     lengths = TaskLengths(np.full(30, 5), relevant_lengths(task, tokens))

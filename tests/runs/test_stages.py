@@ -13,11 +13,10 @@ from conftest import write_files
 from docemb_lib.corpus import build
 from docemb_lib.losses import Weighting
 from docemb_lib.runs import stages
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import contextual_models, paragraph_vector_model
-from docemb_lib.runs.pipeline import Stages
-from docemb_lib.runs.stages import TeacherStage
+from docemb_lib.runs.stages import Teachers
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
 
@@ -45,7 +44,7 @@ def make(workspace_root, workspace, infer_in_process):
     write_files(workspace_root, {**texts, "params/mine.yaml": MINE})
 
     def stages(**parameters):
-        return Stages(RunKey.of(NOTEBOOK, Profile.load("mine"), **parameters), workspace)
+        return Stages(Run.of(NOTEBOOK, Profile.load("mine"), **parameters), workspace)
 
     return stages
 
@@ -64,7 +63,7 @@ def trained(monkeypatch):
 def model_of(stages):
     key = stages.key
     return paragraph_vector_model(
-        stages.teachers, key.paragraph_vectors, seed=key.profile.parameters.seed
+        run.teachers, key.paragraph_vectors, seed=key.profile.parameters.seed
     )
 
 
@@ -76,12 +75,12 @@ def artefacts(stages, kind):
 
 def test_words_are_written_once_for_each_preprocessing(make):
     stages = make()
-    lowercase = stages.teachers.words("lowercase")
+    lowercase = run.teachers.words("lowercase")
     assert (lowercase.documents, lowercase.kept_words(1)) == (16, 23 + 1 + 16)
     for given in ({"vector_size": 4}, {"dm": False}):
         model_of(make(**given))
     assert (len(artefacts(stages, "paragraph-vector")), len(artefacts(stages, "words"))) == (2, 1)
-    stages.teachers.words("none")
+    run.teachers.words("none")
     assert len(artefacts(stages, "words")) == 2
     texts = {
         json.loads((path / "words.json").read_text())["texts"]
@@ -99,7 +98,7 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
         ["DBOW;3;None;2", "DM;4;lowercase;2"],
         "DM;4;lowercase;2+DBOW;3;None;2",
     )
-    texts = stages.corpus.split("validation")["text"][:]
+    texts = run.corpus.split("validation")["text"][:]
     found, dbow = compound.embed(texts), single.embed(texts)
     assert found.shape == (4, 7)
     np.testing.assert_array_equal(found[:, 4:], dbow)
@@ -111,14 +110,14 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
 
 def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     stages = make()
-    models = contextual_models(stages.teachers)
+    models = contextual_models(run.teachers)
     assert ([model.label for model in models.values()], len(trained)) == (
         ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"],
         2,
     )
-    texts = stages.corpus.split("validation")["text"][:]
+    texts = run.corpus.split("validation")["text"][:]
     found = models[Kind.PV].embed(texts)
-    np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
+    np.testing.assert_array_equal(found, run.teachers.contextual("PV").embed(texts))
     np.testing.assert_array_equal(found[:, :4], models[Kind.DM].embed(texts))
 
 
@@ -146,8 +145,8 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
 
 def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     stages = make()
-    lsa, texts = stages.teachers.contextual("LSA"), stages.corpus.split("train")["text"][:9]
-    np.testing.assert_allclose(stages.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
+    lsa, texts = run.teachers.contextual("LSA"), run.corpus.split("train")["text"][:9]
+    np.testing.assert_allclose(run.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
     monkeypatch.setattr("docemb_lib.runs.models.MAX_LSA_DOCUMENTS", 15)
     assert [*contextual_models(make().teachers)] == [Kind.DM, Kind.DBOW, Kind.PV]
 
@@ -168,41 +167,41 @@ def with_a_corpus_of_the_teachers_own(workspace_root):
 def test_teachers_with_a_corpus_of_their_own_never_see_held_out_documents(make, workspace_root):
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
-    words = stages.teachers.words("none")
+    words = run.teachers.words("none")
     lines = set(words.file.read_text(encoding="utf-8").splitlines())
 
     def spelled(*splits):
         return {
             " ".join(text.upper().split())
             for name in splits
-            for text in stages.corpus.split(name)["text"]
+            for text in run.corpus.split(name)["text"]
         }
 
     held_out, trained_on = spelled("validation", "tasks"), spelled("train")
     assert (len(held_out), len(trained_on), len(lines), words.documents) == (24, 16, 46, 46)
     assert not lines & held_out
     assert trained_on <= lines  # what students learn from, in the other spelling
-    assert len(stages.corpus.split("train")) == 16  # theirs stays as it is
+    assert len(run.corpus.split("train")) == 16  # theirs stays as it is
 
 
 def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
     stages = make()
-    one = stages.teachers.contextual("DM")
-    rows = stages.teachers.embeddings(one, "train", 9)
+    one = run.teachers.contextual("DM")
+    rows = run.teachers.embeddings(one, "train", 9)
     before = stages.key.fingerprint
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
-    other = stages.teachers.contextual("DM")
+    other = run.teachers.contextual("DM")
     assert other.fingerprint != one.fingerprint
-    assert np.abs(stages.teachers.embeddings(other, "train", 9) - rows).max() > 0
+    assert np.abs(run.teachers.embeddings(other, "train", 9) - rows).max() > 0
     assert len(artefacts(stages, "corpus")) == 1  # the students'
     assert stages.key.fingerprint != before
-    teachers = stages.key.profile.contextual_teachers.model_copy(update={"corpus": None})
+    teachers = run.profile.contextual_teachers.model_copy(update={"corpus": None})
     without = Stages(
-        RunKey(NOTEBOOK, stages.key.profile.model_copy(update={"contextual_teachers": teachers}))
+        Run(NOTEBOOK, run.profile.model_copy(update={"contextual_teachers": teachers}))
     )
     assert (
-        stages.teachers.contextual("LSA").fingerprint
+        run.teachers.contextual("LSA").fingerprint
         != without.teachers.contextual("LSA").fingerprint
     )
     (workspace_root / "more" / "0.txt").write_text(
@@ -217,7 +216,7 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
     with_a_corpus_of_the_teachers_own(workspace_root)
     monkeypatch.setattr(build, "PART", 8)
     stages = make()
-    stages.corpus.artefact  # noqa: B018, not what is killed
+    run.corpus.artefact  # noqa: B018, not what is killed
     write, written = build._write, []
 
     def killed_at_the_fourth(file, *given):
@@ -229,7 +228,7 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
     with monkeypatch.context() as patch:
         patch.setattr(build, "_write", killed_at_the_fourth)
         with pytest.raises(KeyboardInterrupt):
-            stages.teachers.words("none")
+            run.teachers.words("none")
     monkeypatch.setattr(
         build, "_write", lambda file, *given: (written.append(file.name), write(file, *given))
     )
@@ -265,7 +264,7 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
         refused(said, lambda: make().corpus.artefact)
     file.write_text(MINE)
     assert len(make().corpus.split("train")) == 16
-    run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))
+    run = Stages(Run.of("03_structural", Profile.load("mine"), documents=999))
     refused(
         "documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer", run.check
     )
@@ -274,19 +273,19 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
         "layers: [6]": "layers 0 to 5; name",
     }.items():
         file.write_text(MINE.replace("L6-v2}\nparam", f"L6-v2, {given}}}\nparam"))
-        refused(said, Stages(RunKey.of("06_evaluation", Profile.load("mine"), documents=9)).check)
+        refused(said, Stages(Run.of("06_evaluation", Profile.load("mine"), documents=9)).check)
 
 
 def test_the_mask_keeps_exactly_the_documents_that_the_teacher_reads_whole(make, monkeypatch):
     """Documents around the limit: their embeddings change by truncation or they do not."""
     stages = make()
     texts = [" ".join(["word"] * n) for n in range(58, 68)]
-    sbert = stages.teachers.sbert("truncate")
+    sbert = run.teachers.sbert("truncate")
     counts = sbert.count_tokens(texts)
     monkeypatch.setattr(
-        stages.corpus, "split", lambda name: {"n_structural_tokens": [*counts, 3, 3]}
+        run.corpus, "split", lambda name: {"n_structural_tokens": [*counts, 3, 3]}
     )
-    lengths = stages.teachers.structural_lengths("train", len(texts))
+    lengths = run.teachers.structural_lengths("train", len(texts))
     whole = SBERT(sbert.model, bf16=False).embed(texts)
     cut = SBERT(sbert.model, max_tokens=sbert.max_tokens, bf16=False).embed(texts)
     keep = Weighting(max_structural_len=sbert.max_tokens).keep(torch.from_numpy(lengths))
@@ -317,7 +316,7 @@ def numbers(workspace):
     corpus = SimpleNamespace(
         fingerprint="corpus", texts=lambda split, rows: [str(n) for n in range(rows)]
     )
-    stage = TeacherStage(Profile(name="made up"), workspace, corpus)
+    stage = Teachers(Profile(name="made up"), workspace, corpus)
 
     def embed(rows, split="train", fingerprint="teacher"):
         teacher = Numbering(fingerprint)

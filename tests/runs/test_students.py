@@ -24,11 +24,9 @@ from docemb_lib.losses import (
     SoftCCA,
     Weighting,
 )
-from docemb_lib.runs.embeddings import embed_once
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.models import beside_lsa, forms_at, lexical_models, student_model
-from docemb_lib.runs.pipeline import Stages
-from docemb_lib.runs.students import StudentStage, make_objective
+from docemb_lib.runs.students import Students, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation, SimDE, Training
 from docemb_lib.student import Student
@@ -51,7 +49,7 @@ def make(training=(), **parameters):
     widths = {"structural": D, "contextual": C}
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
     profile = Profile(name="made up", parameters=parameters, training=dict(training))
-    return make_objective(Embeddings(D, D), RunKey("05_weighting", profile), widths)
+    return make_objective(Embeddings(D, D), Run("05_weighting", profile), widths)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +121,7 @@ def root(tmp_path_factory):
 
 def small(root, **parameters):
     profile = Profile.load(root / "params" / "small.yaml")
-    return Stages(RunKey.of("06_evaluation", profile, **parameters), Workspace(root))
+    return Stages(Run.of("06_evaluation", profile, **parameters), Workspace(root))
 
 
 @pytest.mark.slow
@@ -137,9 +135,9 @@ def test_a_student_learns_from_both_teachers(root, monkeypatch):
     }
     stages = small(root, **options)
     stages.check()
-    student = stages.students.trained
-    assert list(stages.teachers.of_student) == ["structural", "contextual"]
-    for frame in stages.students.history():
+    student = run.students.trained
+    assert list(run.teachers.of_student) == ["structural", "contextual"]
+    for frame in run.students.history():
         parts = frame[["loss", "structural", "contextual", "l2", "sdl"]]
         assert np.isfinite(parts.to_numpy()).all()
         # lam is 0.5
@@ -149,16 +147,16 @@ def test_a_student_learns_from_both_teachers(root, monkeypatch):
     with safe_open(student.path / "projections.safetensors", "numpy") as saved:
         assert saved.get_tensor("contextual.student_projection.layers.0.weight").shape == (8, 384)
         assert saved.get_tensor("contextual.loss.student_decorrelation.normaliser") > 1
-    objective = stages.students.objective()
-    rows = len(stages.corpus.split("validation"))
-    documents = stages.students.training_documents(objective.student, "validation", rows)
+    objective = run.students.objective()
+    rows = len(run.corpus.split("validation"))
+    documents = run.students.training_documents(objective.student, "validation", rows)
     settings = {"batch_size": objective.group_size, "dtype": AUTOCAST[precision_of(None)]}
-    validations = stages.students.history()[1]
+    validations = run.students.history()[1]
     last = validations.iloc[-1]  # all that was trained and accumulated is there again
     for name, value in validate(objective, documents, **settings).items():
         assert value == pytest.approx(last[name], rel=1e-3)
     first = validations.iloc[0]
-    initial = stages.students.initial_objective()
+    initial = run.students.initial_objective()
     assert not initial.training
     for name, value in validate(initial, documents, **settings).items():
         assert value == pytest.approx(first[name], rel=1e-3)
@@ -166,7 +164,7 @@ def test_a_student_learns_from_both_teachers(root, monkeypatch):
     assert "| `contextual_teacher` | LSA |" in card
     again = small(root, **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again
-    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
+    monkeypatch.setattr(Students, "_train", lambda *_: None)
     other = small(root, **options, lam=0.2).students.trained
     assert other.fingerprint != student.fingerprint
 
@@ -177,7 +175,7 @@ QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=3, pr
 def stages_of(root, settings=None, **parameters):
     simde = SimDE(training=QUICK, **(settings or {}))
     profile = Profile.load(root / "params" / "small.yaml").model_copy(update={"simde": simde})
-    return Stages(RunKey.of("07_simde", profile, **parameters), Workspace(root))
+    return Stages(Run.of("07_simde", profile, **parameters), Workspace(root))
 
 
 def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root, monkeypatch):
@@ -194,7 +192,7 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root,
     head.load_state_dict(load_file(artefact.path / "head.safetensors"))
     again = stages_of(root).students.trained
     assert again.path == artefact.path
-    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
+    monkeypatch.setattr(Students, "_train", lambda *_: None)
     assert again.fingerprint != stages_of(root, {"language": "de"}).students.trained.fingerprint
 
 
@@ -216,9 +214,9 @@ def test_it_learns_from_dropout_without_a_head(root):
 
 
 def with_lexical_half(stages, notebook="06_evaluation", dim=8):
-    student = stages.key.profile.student.model_copy(update={"lexical": dim})
+    student = run.profile.student.model_copy(update={"lexical": dim})
     return Stages(
-        RunKey(notebook, stages.key.profile.model_copy(update={"student": student})),
+        Run(notebook, run.profile.model_copy(update={"student": student})),
         stages.workspace,
     )
 

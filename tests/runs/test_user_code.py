@@ -5,8 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import identity_of
 
 LOSS = """
@@ -30,7 +29,7 @@ def key_with(workspace_root, small, monkeypatch):
         file.unlink(missing_ok=True)
         if text is not None:
             file.write_text(text)
-        return RunKey.of("03_structural", small, **PARAMETERS)
+        return Run.of("03_structural", small, **PARAMETERS)
 
     yield key
     sys.modules.pop("my_losses", None)

@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import TITLES, Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.sweeps.grids import load_grid
+from docemb_lib.runs.grids import load_grid
 
 LEVELS = {
     "student before distillation": 0.5,
@@ -30,7 +30,7 @@ TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 def make_run(workspace, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
         return Run(
-            RunKey.of(notebook, small if profile is None else profile, **parameters), workspace
+            Run.of(notebook, small if profile is None else profile, **parameters), workspace
         )
 
     return make

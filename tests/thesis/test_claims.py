@@ -9,12 +9,12 @@ import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import grid
+from docemb_lib.runs.grids import grid
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import (
     FAILS,
@@ -276,7 +276,7 @@ def simde(workspace):
     small = Profile.load("small")
     student = small.student.model_copy(update={"max_tokens": 1024})  # more than BERT reads
     profile = small.model_copy(update={"student": student})
-    run = Run(RunKey.of(SIMDE.name, profile, pairs="halves"), workspace)
+    run = Run.of(SIMDE.name, profile, pairs="halves")
     rows = [
         (run.label, Kind.STUDENT, 0.6),
         ("student before distillation", Kind.UNTRAINED, 0.5),
@@ -322,7 +322,7 @@ def test_claims_of_simde_are_illustrated_by_recorded_runs(simde):
 def test_of_two_records_of_a_student_of_simde_the_newest_counts(simde):
     run, final, _ = simde
     run.finish({}, scores=final.scores, tables={"models": final.models})
-    newest = records.find_done(run.workspace, run.notebook, run.fingerprint)
+    newest = records.find_done(run.workspace, run.notebook, run.key)
     before = replace(newest, fingerprint="before", finished="2020-01-01")
     worse = final.scores.assign(value=0.01).to_dict("records")
     records.save(run.workspace, before, worse, {"models": final.models.to_dict("records")})
@@ -351,14 +351,14 @@ def test_a_claim_of_simde_names_the_model_that_is_missing(simde):
 )
 def test_models_have_their_names_in_the_simde_paper(small, model, parameters, tokens, name):
     student = small.student.model_copy(update={"max_tokens": tokens})
-    key = RunKey.of(SIMDE.name, small.model_copy(update={"student": student}), **parameters)
+    key = Run.of(SIMDE.name, small.model_copy(update={"student": student}), **parameters)
     row = pd.Series({"form": Form.SAVED, "name": "", **model})
     assert paper_name(key, row, is_own=True) == name
 
 
 def test_a_student_beside_a_run_has_no_name_in_the_simde_paper(small):
     row = pd.Series({"kind": Kind.STUDENT, "form": Form.SAVED, "name": ""})
-    assert paper_name(RunKey.of(SIMDE.name, small), row, is_own=False) is None
+    assert paper_name(Run.of(SIMDE.name, small), row, is_own=False) is None
 
 
 def test_recorded_claims_are_of_both_chapters_and_nothing_is_built(
@@ -390,8 +390,8 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
         return {"all": {model.label: scores}}
 
-    three.stages.scores.is_scored = lambda model, *, final: final
-    three.stages.scores.by_round = by_round
+    three.run.scorer.is_scored = lambda model, *, final: final
+    three.run.scorer.by_round = by_round
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     said = "12 of 15 differences significant, 3 significant in the opposite direction; least: "

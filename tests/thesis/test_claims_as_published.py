@@ -8,7 +8,7 @@ import pytest
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
@@ -143,7 +143,7 @@ def checked(tmp_path_factory):
         module.claims(EVALUATION.name), module.scores_of_rows(TABLE), thesis_tasks()
     )
     nothing_recorded = Workspace(tmp_path_factory.mktemp("workspace"))
-    run = Run(RunKey.of(SIMDE.name, Profile.load("tiny")), nothing_recorded)
+    run = Run(Run.of(SIMDE.name, Profile.load("tiny")), nothing_recorded)
     of_paper = module.claims_of_paper(run).rename(columns={"as published": "verdict"})
     return pd.concat([in_chapter_4, in_chapter_5, of_paper[["verdict"]]])
 

@@ -10,10 +10,10 @@ from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
-from docemb_lib.runs.scores import ScoreStage
+from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.sweeps.grids import grid
+from docemb_lib.runs.grids import grid
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,
@@ -129,7 +129,7 @@ def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(
 ):
     label = with_scores(**other).label
     run = a_run(**parameters)
-    keys = {run.label: run.key, **{record.label: run.key_of(record) for record in run.comparable()}}
+    keys = {run.label: run, **{record.label: run.of_record(record) for record in run.comparable()}}
     assert {name for name, key in keys.items() if is_sibling(run, key)} == {
         *[run.label, label][:siblings]
     }
@@ -299,7 +299,7 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
 def test_students_that_differ_beyond_projections_have_short_labels(make_run):
     both = {"contextual_teacher": "PV", "lam": None, "max_structural_len": None}
     runs = [make_run(**both, documents=30), make_run(**both, documents=40), make_run(seed=1)]
-    named = short_labels({run.label: run.key for run in runs})
+    named = short_labels({run.label: run for run in runs})
     first, second, third = (named[run.label] for run in runs)
     assert first == "cosine;no-weighting;PV;30 docs"
     assert second == "cosine;no-weighting;PV;40 docs"
@@ -312,7 +312,7 @@ def test_students_that_differ_in_projections_alone_keep_their_labels(make_run):
     for spec in ("8", "8(ReLU)x8"):
         projections = {"student_projection": spec, "contextual_projection": "8"}
         runs.append(make_run(contextual_teacher="PV", **projections))
-    assert short_labels({run.label: run.key for run in runs}) == {}
+    assert short_labels({run.label: run for run in runs}) == {}
 
 
 def test_comparable_evaluations_stand_together_each_model_once(
@@ -390,8 +390,8 @@ def scored_heads(monkeypatch):
         score = Score("accuracy", (hidden / 100,), per_example={"accuracy": answers})
         return {name: {model.label: {"arxiv": score} for model in models} for name in ("1k", "all")}
 
-    monkeypatch.setattr(ScoreStage, "by_round", by_round)
-    monkeypatch.setattr(ScoreStage, "is_scored", lambda *_, **__: True)
+    monkeypatch.setattr(Scorer, "by_round", by_round)
+    monkeypatch.setattr(Scorer, "is_scored", lambda *_, **__: True)
     return heads
 
 
@@ -400,9 +400,9 @@ def test_another_head_scores_the_students_and_the_baselines_of_the_thesis(
 ):
     other = recorded(**students["MSE-contextual"])
     run = make_run(**students["only-MSE"])
-    run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, "own"))
+    run._student = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), "own"))
     kinds = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.TFIDF)
-    run.references = [Model(kind, Form.SAVED, "", kind.value) for kind in kinds]
+    run.references = [scored_model(Identity(kind), kind.value) for kind in kinds]
     finals = recorded_finals(run, evaluated(run.label))
     scored = with_head(run, finals, HeadSettings(hidden=20)).scores
     assert scored_heads == [20]

@@ -7,7 +7,7 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import over_seeds
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
-from docemb_lib.runs.scores import ScoreStage
+from docemb_lib.runs.scores import Scorer
 from docemb_lib.thesis import conclusion, over_recorded_seeds
 
 UNTRAINED = "student before distillation"
@@ -49,19 +49,19 @@ def concluded(make_run, monkeypatch):
             scores[model.label] = dict(zip(names, map(score, right), strict=True))
         return {"all": scores}
 
-    monkeypatch.setattr(ScoreStage, "by_round", by_round)
-    monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final: True)
+    monkeypatch.setattr(Scorer, "by_round", by_round)
+    monkeypatch.setattr(Scorer, "is_scored", lambda _, model, final: True)
 
     def conclude(*runs, final=False, note=""):
         for place, parameters in enumerate(runs, 1):
             run = make_run(**parameters)
-            run.references = [Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", SBERT_TRUNCATED)]
-            if run.key.trains:
-                run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, run.label))
-                run.references.append(Model(Kind.UNTRAINED, Form.SAVED, "", UNTRAINED))
+            run.references = [scored_model(Identity(Kind.SBERT_TRUNCATED), SBERT_TRUNCATED)]
+            if run.trains:
+                run._student = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), run.label))
+                run.references.append(scored_model(Identity(Kind.UNTRAINED), UNTRAINED))
             else:
-                run.model = Model(Kind.PARAGRAPH_VECTOR, Form.SAVED, run.label, "DM")
-                run.references.append(Model(Kind.TFIDF, Form.SAVED, "", "TF-IDF"))
+                run.model = scored_model(Identity(Kind.PARAGRAPH_VECTOR, name=run.label), "DM")
+                run.references.append(scored_model(Identity(Kind.TFIDF), "TF-IDF"))
             run.collapse_note = note
             if place < len(runs):
                 run.finish({}, scores=run.scores(), tables=run.validation.tables)
@@ -142,7 +142,7 @@ def test_the_first_run_says_that_there_is_no_other(concluded):
 
 def test_runs_whose_answers_are_gone_are_not_compared(concluded, monkeypatch):
     kept = "cosine"
-    monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final: model.fingerprint == kept)
+    monkeypatch.setattr(Scorer, "is_scored", lambda _, model, final: model.fingerprint == kept)
     text = concluded(MARGIN, {"notebook": "03_structural", "structural_loss": "mse"}, COSINE)
     assert "recorded runs from" not in text
 
@@ -179,15 +179,15 @@ def over_seeds_of(make_run, monkeypatch):
             scores[model.label] = by_task
         return {"all": scores}
 
-    monkeypatch.setattr(ScoreStage, "by_round", by_round)
-    monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final: True)
+    monkeypatch.setattr(Scorer, "by_round", by_round)
+    monkeypatch.setattr(Scorer, "is_scored", lambda _, model, final: True)
 
     def shown(*runs):
         for parameters in runs:
             run = make_run(**parameters)
-            labels[run.key.roles == {"structural"}] = run.label
+            labels[run.roles == {"structural"}] = run.label
             named = f"{run.label} {run.parameters['seed']}"
-            run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, named))
+            run._student = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), named))
             run.references = []
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
         return over_recorded_seeds(run), labels, by_round
@@ -203,7 +203,7 @@ def test_seeds_of_both_students_are_compared_over_seeds_and_examples(over_seeds_
     assert frame[["seeds", "examples"]].to_numpy().tolist() == [[3, 50], [3, 50], [3, 100]]
 
     def answers(label, task, seed):
-        model = Model(Kind.STUDENT, Form.SAVED, "m", f"{label} {seed}")
+        model = scored_model(Identity(Kind.STUDENT, name="m"), f"{label} {seed}")
         return by_round(None, [model], final=False)["all"]["m"][task].per_example["accuracy"][0]
 
     differences = []

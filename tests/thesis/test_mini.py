@@ -10,8 +10,8 @@ import pytest
 from docemb_lib import thesis
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import names_in_grids
-from docemb_lib.sweeps.plan import resolve_plan
+from docemb_lib.runs.grids import names_in_grids
+from docemb_lib.runs.plan import resolve_plan
 from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, recorded_claims
 from docemb_lib.thesis.values import FIGURES, cells_of
 from docemb_lib.workspace import Workspace
@@ -76,11 +76,11 @@ def rows_of(runs):
     figures = [figure for figure in FIGURES if figure.notebook == runs[0].notebook]
     cells = {figure.source: cells_of(figure, runs[0].profile) for figure in figures}
     of_runs = [
-        [(source, labels.get(run.key.cell)) for source, labels in cells.items()] for run in runs
+        [(source, labels.get(run.cell)) for source, labels in cells.items()] for run in runs
     ]
     if runs[0].notebook == "06_evaluation":
         return [
-            rows + names_in_grids(run.key, "final") for rows, run in zip(of_runs, runs, strict=True)
+            rows + names_in_grids(run, "final") for rows, run in zip(of_runs, runs, strict=True)
         ]
     return of_runs
 
@@ -185,7 +185,7 @@ def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_te
         (name, steps[name].runs[place].key) for name, places in FEW.items() for place in places
     ]:
         run = Run(key, workspace)
-        run.stages.check()
+        run.check()
         final = run.evaluate() if name == "final" else run.validation
         run.finish(run.metrics(final.scores), scores=final.scores, tables=final.tables)
         if name != "final":

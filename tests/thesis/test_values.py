@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import grid
+from docemb_lib.runs.grids import grid
 from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"
@@ -71,7 +71,7 @@ def test_every_box_is_in_order(name):
 
 def value_of(notebook, profile, run, **given):
     return ThesisValues(notebook, profile.for_notebook(notebook, **given)).of_run(
-        RunKey.of(notebook, profile, **run)
+        Run.of(notebook, profile, **run)
     )
 
 
@@ -89,7 +89,7 @@ def test_every_run_of_a_grid_finds_its_own_value(of_figure, profile, request):
     profile = request.getfixturevalue(profile)
     runs = grid(of_figure.grids[0], profile)
     values = ThesisValues(of_figure.notebook, profile.for_notebook(of_figure.notebook, **runs[0]))
-    values_of_runs = [values.of_run(RunKey.of(of_figure.notebook, profile, **run)) for run in runs]
+    values_of_runs = [values.of_run(Run.of(of_figure.notebook, profile, **run)) for run in runs]
     rows = figure(of_figure.data, of_figure.source.removeprefix("figure ")).query(
         "kind != 'baseline'"
     )
@@ -172,7 +172,7 @@ def test_losses_of_other_options_make_no_run_of_the_thesis(small):
     parameters = {"structural_loss": "max-margin", "gamma": 0.7}
     for notebook in ("04_projections", "05_weighting", "06_evaluation"):
         assert value_of(notebook, small, parameters, **parameters) is None
-    assert final_name(RunKey.of("06_evaluation", small, **parameters)) is None
+    assert final_name(Run.of("06_evaluation", small, **parameters)) is None
 
 
 @pytest.mark.parametrize("profile", ["thesis", "small"])
@@ -180,7 +180,7 @@ def test_final_students_have_the_names_of_table_5_7(profile, request):
     profile = request.getfixturevalue(profile)
 
     def named(run, **changed):
-        return final_name(RunKey.of("06_evaluation", profile, **{**run, **changed}))
+        return final_name(Run.of("06_evaluation", profile, **{**run, **changed}))
 
     masked, margin, only = grid("final", profile)
     assert [named(run) for run in (masked, margin, only)] == list(STUDENTS)

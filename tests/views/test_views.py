@@ -15,11 +15,11 @@ from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.evaluation.reading import Versions
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, SBERTModels, student_model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.students import StudentStage, make_objective
+from docemb_lib.runs.students import Students, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation, SimDE
 from docemb_lib.student import Student
@@ -32,7 +32,7 @@ TEXTS = ["one two", "one two three", "a", "b c"]
 def make_run(workspace):
     def make(notebook, changes=None, **parameters):
         profile = Profile.load("small").model_copy(update=changes)
-        return Run(RunKey.of(notebook, profile, **parameters), workspace)
+        return Run.of(notebook, profile, **parameters)
 
     return make
 
@@ -66,7 +66,7 @@ def described(make_run):
         "package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])}
     )
     run.stages = SimpleNamespace(
-        key=run.key,
+        key=run,
         workspace=run.workspace,
         corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
         teachers=SimpleNamespace(sbert=lambda long: counter),
@@ -118,7 +118,7 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     value = statistics.set_index(["split", "statistic"])["value"]
     assert value["train", "examples"] == 4
     assert value["train", "over_384"] == 75  # 200 tokens a letter: all but "a"
-    described.stages.scores.task = None  # a second count would fail
+    described.run.scorer.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
 
@@ -174,7 +174,7 @@ def test_weights_by_length_are_those_of_lambda_and_mask(
 ):
     run = make_run("05_weighting", documents=4, **parameters)
     # Four of five are trained on.
-    run.stages.teachers.structural_lengths = lambda split, rows: np.array([64, 99, 9, 65, 7])[:rows]
+    run.teachers.structural_lengths = lambda split, rows: np.array([64, 99, 9, 65, 7])[:rows]
     expected = np.transpose([[9, 64, 65, 99], structural, contextual])
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
@@ -202,8 +202,8 @@ def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, 
     def initial(stage):
         return "initial", stage.key.profile.parameters.structural_loss, stage.key.parameters["lam"]
 
-    monkeypatch.setattr(StudentStage, "initial_objective", initial)
-    monkeypatch.setattr(StudentStage, "objective", lambda stage: "trained")
+    monkeypatch.setattr(Students, "initial_objective", initial)
+    monkeypatch.setattr(Students, "objective", lambda stage: "trained")
     objectives = views.objectives_of(make_run("05_weighting", lam=0.3, **parameters))
     assert [*objectives] == names
     first, *_, last = objectives.values()
@@ -242,17 +242,17 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
     given = {**OF_05, **{name: value for name, value in parameters.items() if name != "sdl"}}
     run = make_run("05_weighting", {"training": training}, **given)
     torch.manual_seed(0)
-    objective = make_objective(distil.make_student(0.0), run.key, distil.WIDTHS).train()
+    objective = make_objective(distil.make_student(0.0), run, distil.WIDTHS).train()
     train = distil.make_documents(30, 1)
     validation = distil.make_documents(9, 2)
     documents = {"train": train, "validation": validation}
     batch, targets = train.pack([range(12)])
     objective(batch, **targets._asdict())  # statistics of a training
-    run.stages.students = SimpleNamespace(
+    run.students = SimpleNamespace(
         objective=objective.eval,
         training_documents=lambda student, split, rows: documents[split],
     )
-    run.stages.corpus.split = {"validation": range(9)}.__getitem__
+    run.corpus.split = {"validation": range(9)}.__getitem__
     notebook = request.config.rootpath / "notebooks" / "05_weighting.py"
     script = notebook.read_text(encoding="utf-8")
     names = {"run": run, "views": views, "p": run.profile.parameters, "torch": torch, "pd": pd}
@@ -282,7 +282,7 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
 
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own").path)
-    run.untrained = Model(Kind.UNTRAINED, Form.SAVED, "", "0", list)
+    run.untrained = scored_model(Identity(Kind.UNTRAINED), "0", list)
     others = [
         {"structural_loss": "cosine"},
         {"structural_loss": "max-margin", "gamma": 0.7},
@@ -330,7 +330,7 @@ def test_a_probe_is_fitted_on_few_documents_of_tasks_and_measured_by_length(make
             embedded.extend((name, int(text)) for text in texts)
             return tables[name][[int(text) for text in texts]]
 
-        return Model(kind, Form.SAVED, name, name, embed)
+        return scored_model(Identity(kind, name=name), name, embed)
 
     def teacher(name):
         def embed(texts):
@@ -440,7 +440,7 @@ def test_the_hypotheses_of_drafts_are_measured_on_each_student(
 ):
     run = make_run("05_weighting")
     run.stages = of_corpus(list(map(nine_words, NAMES)))
-    run.stages.corpus.workspace = run.workspace
+    run.corpus.workspace = run.workspace
     monkeypatch.setattr(views.students, "students_of_runs", lambda _: [of_beginnings, of_both])
     measured = views.hypotheses_of_students(run)[["ending", "spread"]]
     assert measured.loc["of beginnings"].to_dict() == pytest.approx({"ending": 0, "spread": 1})
@@ -467,7 +467,7 @@ def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_los
 ):
     run = make_run("05_weighting", contextual_teacher="PV", documents=40)
     run.stages = of_corpus(list(NAMES))
-    run.stages.corpus.workspace = run.workspace
+    run.corpus.workspace = run.workspace
     student = embedder("a model card", lambda text: [name in text for name in NAMES])
     keys = {
         "with DM": make_run("04_projections", structural_loss=None, contextual_teacher="DM").key,
@@ -634,11 +634,10 @@ def test_embeddings_before_are_of_the_untrained_student_and_contextual_teacher(
 ):
     run = make_run("04_projections", contextual_teacher=given, documents=3)
     texts = {"text": ["a", "b b", "c c c", "not read"]}
-    monkeypatch.setattr(run.stages.corpus, "split", lambda _: Dataset.from_dict(texts))
-    run.untrained = Model(
-        Kind.UNTRAINED, Form.SAVED, "", "f1", lambda read: np.array([[len(text)] for text in read])
+    monkeypatch.setattr(run.corpus, "split", lambda _: Dataset.from_dict(texts))
+    run.untrained = scored_model(Identity(Kind.UNTRAINED), "f1", lambda read: np.array([[len(text)] for text in read])
     )
-    teachers = run.stages.teachers
+    teachers = run.teachers
     monkeypatch.setattr(teachers, "contextual", lambda name: name)
     monkeypatch.setattr(
         teachers, "embeddings", lambda name, split, rows: np.full((rows, 2), len(name + split))
@@ -672,7 +671,7 @@ def test_the_attention_of_a_student_is_measured_before_and_after_training(of_siz
     student.save(tmp_path / "student")
     run = of_sizes(9, 9, 9)
     saved = SimpleNamespace(path=tmp_path / "student")
-    run.stages.students = SimpleNamespace(untrained=saved, trained=saved)
+    run.students = SimpleNamespace(untrained=saved, trained=saved)
     attention = views.attention_of_students(run)
     before, after = (rows for _, rows in attention.groupby("model", sort=False))
     assert attention["model"].unique().tolist() == ["student before distillation", run.label]

@@ -81,8 +81,8 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
             )
         ),
     )
-    student = Model(Kind.STUDENT, Form.SAVED, "a", "s", embed)
-    truncated = Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", "t", embed)
+    student = scored_model(Identity(Kind.STUDENT, name="a"), "s", embed)
+    truncated = scored_model(Identity(Kind.SBERT_TRUNCATED), "t", embed)
     models = {"this student: a": student, "truncated": truncated}
     neighbourhoods = Neighbourhoods(stages, models)
     pool = neighbourhoods.pool("find")

@@ -10,7 +10,7 @@ from scipy.stats import bootstrap
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting, weighting_explorer
@@ -23,7 +23,7 @@ def a_run(workspace, **parameters):
         "lam": 0.5,
         "max_structural_len": 64,
     } | parameters
-    return Run(RunKey.of("05_weighting", Profile.load("small"), **given), workspace)
+    return Run.of("05_weighting", Profile.load("small"), **given)
 
 
 def answered(share):
@@ -59,7 +59,7 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
     others = [(lam, a_run(workspace, lam=lam, **given)) for lam, given in varied.items()]
     structural = {"cosine": 0.4, "mse": 0.1}  # the run's loss, and another
     others += [
-        (score, Run(RunKey.of("03_structural", run.profile, structural_loss=loss), workspace))
+        (score, Run.of("03_structural", run.profile, structural_loss=loss))
         for loss, score in structural.items()
     ]
     for (
@@ -115,14 +115,14 @@ ANSWERS = {"first": np.arange(40) % 2, "second": np.arange(40) % 5 > 0}
 @pytest.fixture
 def of_two_runs(workspace):
     """A run and the scores of two, whose answers to single examples are there."""
-    run = Run(RunKey.of("05_weighting", Profile.load("small"), lam=0.2), workspace)
+    run = Run.of("05_weighting", Profile.load("small"), lam=0.2)
     run.parameters["max_structural_len"] = None
     scores = {}
     for name, answers in ANSWERS.items():
         values = answers.astype(np.float32)[None]
         score = Score("accuracy", (float(values.mean()),), per_example={"accuracy": values})
         scores[name] = {"sort": score}
-    run.stages.scores = SimpleNamespace(
+    run.scorer = SimpleNamespace(
         is_scored=lambda model, final: model.label in scores,
         largest_round=lambda final: "all",
         by_round=lambda models, final: {"all": scores},

@@ -4,7 +4,7 @@ import pytest
 from conftest import write_files
 
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.plan import resolve_plan
+from docemb_lib.runs.plan import resolve_plan
 
 
 @pytest.fixture

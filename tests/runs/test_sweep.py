@@ -21,8 +21,8 @@ from docemb_lib import sweep
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import records
 from docemb_lib.sweeps import sweep as sweeps
-from docemb_lib.sweeps.kernels import kernels_below
-from docemb_lib.sweeps.plan import resolve_sweep
+from docemb_lib.runs.kernels import kernels_below
+from docemb_lib.runs.plan import resolve_sweep
 
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 SWEEP = [sys.executable, "-m", "docemb_lib.cli", *ARGUMENTS]

@@ -1,19 +1,19 @@
-"""RunKey: what a run is, with its parameters, fingerprint, label and slug."""
+"""What identifies a run: its notebook, its parameters and all that its results depend on."""
 
 import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import fingerprint_of
 from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
-from docemb_lib.runs.checks import check_training
+from docemb_lib.runs.store import VERSION, installed_versions
 from docemb_lib.settings.labels import contextual_label
 from docemb_lib.settings.notebooks import REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
@@ -24,7 +24,6 @@ from docemb_lib.settings.sections import (
     Training,
 )
 from docemb_lib.settings.user_code import Sources, load_class, sources_of
-from docemb_lib.workspace import VERSION, fingerprint_of, installed_versions
 
 PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
 # Parameters that count together: of the contextual loss, of pairs of texts.
@@ -41,22 +40,12 @@ IN_ASCII = str.maketrans(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class RunKey:
-    """One run of one notebook: the notebook, and a profile with the parameters of the run.
+class RunIdentity:
+    """One run of one notebook: the notebook, and a profile with the parameters of the run."""
 
-    `RunKey.of` makes a key of parameters that replace those of the profile.
-
-    Example:
-        >>> from docemb_lib import Profile
-        >>> key = RunKey.of("05_weighting", Profile.load("tiny"), lam=0.8)
-        >>> other = RunKey.of("05_weighting", Profile.load("tiny"), lam=0.2)
-        >>> key.fingerprint == other.fingerprint, key.same_but("lam") == other.same_but("lam")
-        (False, True)
-    """
-
-    notebook: str
-    profile: Profile
+    def __init__(self, notebook: str, profile: Profile) -> None:
+        self.notebook = notebook
+        self.profile = profile
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
@@ -74,14 +63,14 @@ class RunKey:
         return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
 
     @property
-    def parameters(self) -> dict[str, object]:
-        """The values of all parameters that the notebook takes."""
-        return _values(self.profile.parameters, self.registered.values)
-
-    @property
     def registered(self) -> Notebook:
         """The notebook in the registry, which says what a run of it does."""
         return REGISTRY[self.notebook]
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The values of all parameters that the notebook takes."""
+        return _values(self.profile.parameters, self.registered.values)
 
     @property
     def trains(self) -> bool:
@@ -97,6 +86,11 @@ class RunKey:
     def taught(self) -> bool:
         """Whether the student learns from teachers."""
         return self.trains and not self.self_supervised
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run is scored on test splits."""
+        return self.registered.final
 
     @property
     def has_lexical_half(self) -> bool:
@@ -151,6 +145,11 @@ class RunKey:
         return counting
 
     @cached_property
+    def counted(self) -> str:
+        """The hash of `counting`, of which the key and the student's artefact are made."""
+        return fingerprint_of(self.counting)
+
+    @cached_property
     def sources(self) -> Sources:
         """The file that defines the run's loss of one's own, see `user_code.sources_of`.
 
@@ -178,10 +177,7 @@ class RunKey:
         return self.only(*(name for name in self.counting if name not in names))
 
     def only(self, *names: str) -> str:
-        """A text that two runs share if the parameters `names` are equal, as far as they count.
-
-        A parameter counts in a run if it is one of `counting`.
-        """
+        """A text that two runs share if the parameters `names` are equal, as far as they count."""
         counting = {name: self.counting[name] for name in names if name in self.counting}
         return json.dumps(counting, sort_keys=True)
 
@@ -228,14 +224,13 @@ class RunKey:
             excluded["simde"] = True
             excluded["evaluation"] |= {"few_shot", "few_shot_table"}
 
-        settings = profile.model_dump(mode="json", exclude=excluded)
         tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
         versions = dict(installed_versions())
         for name in ("docemb", "python"):
             versions.pop(name, None)
         inputs: dict[str, object] = {
             "version": VERSION,
-            "profile": settings,
+            "profile": profile.model_dump(mode="json", exclude=excluded),
             "texts": {str(n): source_inputs(s) for n, s in enumerate(profile.text_sources, 1)},
             "task": {name: task_fingerprint(name, evaluation) for name in tasks},
             "model": {name: pretrained.fingerprint(name) for name in profile.models},
@@ -251,16 +246,6 @@ class RunKey:
     def setting(self) -> str:
         """A hash of `inputs`. Runs of one setting are comparable."""
         return fingerprint_of(self.inputs)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all that the results depend on, which identifies the run's record.
-
-        It is computed without loading models.
-        """
-        return fingerprint_of(
-            {"notebook": self.notebook, "parameters": self.counting, "setting": self.setting}
-        )
 
     @property
     def paragraph_vectors(self) -> list[ParagraphVectorSettings]:
@@ -299,15 +284,7 @@ class RunKey:
             return slug
         # Names of files have a limit in bytes.
         beginning = slug.encode()[:180].decode(errors="ignore")
-        return f"{beginning}-{self.fingerprint}"
-
-    def check(self) -> None:
-        """Check that the parameters and settings fit each other, see `checks`.
-
-        `Stages.check` also checks files, models and the corpus. Raises InputError.
-        """
-        if self.trains:
-            check_training(self.profile, self_supervised=self.self_supervised)
+        return f"{beginning}-{self.counted}"
 
 
 def objective_settings(p: Parameters) -> dict[str, object]:

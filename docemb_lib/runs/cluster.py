@@ -8,7 +8,6 @@ loads this module in each of them.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import os
@@ -16,7 +15,6 @@ import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
@@ -24,8 +22,7 @@ from typing import TYPE_CHECKING
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.base.worker_pool import SIGNALS, uninterrupted
-from docemb_lib.settings.profile import PACKAGE
-from docemb_lib.workspace import installed_versions
+from docemb_lib.runs.store import installed_versions
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
@@ -134,20 +131,9 @@ def default_workers(runs: int) -> int:
     return max(1, min(runs, len(_gpus()) or min(CPU_COUNT, free_memory("cpu") // MEMORY)))
 
 
-@cache
 def signature() -> dict[str, str]:
-    """Versions, docemb's source as a hash, and the precision that is asked for.
-
-    They stay as they are at the first call in a process.
-    """
-    source = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        source.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
-    return {
-        **installed_versions(),
-        PRECISION: asked_precision(),
-        "docemb's source": source.hexdigest()[:16],
-    }
+    """What must be the same in a sweep and its workers: versions, and the precision asked for."""
+    return {**installed_versions(), PRECISION: asked_precision()}
 
 
 def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str | None:
@@ -155,7 +141,7 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str |
 
     Args:
         expected: the `signature` of the sweep.
-        root: the root of the sweep's workspace.
+        root: the working folder of the sweep.
         dask_worker: the worker, which Dask fills in.
     """
     threads = dask_worker.state.nthreads

@@ -11,10 +11,10 @@ from conftest import REPOSITORY
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.__main__ import evaluate, train
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.plan import planned_beside, resolve_plan, resolve_run, runs_of
+from docemb_lib.runs.plan import planned_beside, resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
@@ -58,11 +58,11 @@ def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(p
     planned = Profile.load("planned")
     for given in ({"lam": 0.7}, {}):
         (run,) = runs_of(resolve_run("05", given, planned, "planned", workspace))
-        expected = RunKey.of("05_weighting", planned, **given).fingerprint
-        assert (run.fingerprint, run.parameters["profile"]) == (expected, "planned")
+        expected = Run.of("05_weighting", planned, **given).fingerprint
+        assert (run.key, run.parameters["profile"]) == (expected, "planned")
     (run,) = runs_of(resolve_run("06", {"documents": 13}, planned, "planned", workspace))
     other = Profile.load(workspace.root / "params" / "other.yaml")
-    assert run.fingerprint == RunKey.of("06_evaluation", other, documents=13).fingerprint
+    assert run.key == Run.of("06_evaluation", other, documents=13).fingerprint
     assert run.parameters["documents"] == 13
     assert Path(run.parameters["profile"]).name == "other.yaml"
 
@@ -75,7 +75,7 @@ def test_the_runs_beside_a_run_are_the_others_of_its_notebook_in_the_plan(plan_o
         {notebook: 05_weighting, lam: 0.9, on_request: true}, {notebook: 04_projections},
         {grid: grids/lams.yaml}, {notebook: 05_weighting, lam: 0.8, profile: other.yaml}]"""
     )
-    key = RunKey.of("05_weighting", Profile.load("planned"), lam=lam)
+    key = Run.of("05_weighting", Profile.load("planned"), lam=lam)
     beside = planned_beside(key, "planned")
     assert [parameters["lam"] for parameters in beside] == others
     assert all({**parameters, "lam": lam} == key.parameters for parameters in beside)
@@ -93,7 +93,7 @@ def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
     for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
-        assert RunKey(run.notebook, again).fingerprint == run.fingerprint
+        assert Run(run.notebook, again).fingerprint == run.key
         assert set(run.parameters) == {"profile", *REGISTRY[run.notebook].values}
 
 
@@ -110,7 +110,7 @@ def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
         return (
             notebook,
             profile,
-            RunKey.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters).same_but(),
+            Run.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters).same_but(),
         )
 
     plan = Profile.load(PARAMS / f"{name}.yaml").plan
@@ -165,7 +165,7 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_o
     assert [step.grid is None for step in steps] == [True, False, True, False, True, False]
     assert [run.profile.parameters.documents for run in steps[3].runs] == [30, 30]
     assert (
-        len({run.fingerprint for run in runs_of(steps)})
+        len({run.key for run in runs_of(steps)})
         == len({run.executed for run in runs_of(steps)})
         == 8  # λ .8 with seed 3 stands in two lines
     )
@@ -232,7 +232,7 @@ def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(th
     assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
     runs = runs_of(steps)
     assert (
-        len({run.fingerprint for run in runs})
+        len({run.key for run in runs})
         == len({run.executed for run in runs})
         == len(runs)
         == 121

@@ -9,11 +9,11 @@ import pytest
 from conftest import REPOSITORY, write_files
 
 from docemb_lib import grid, sweep
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.profile import width as width_of
-from docemb_lib.sweeps.grids import load_grid, names_in_grids
-from docemb_lib.sweeps.plan import resolve_sweep, runs_of
+from docemb_lib.runs.grids import load_grid, names_in_grids
+from docemb_lib.runs.plan import resolve_sweep, runs_of
 from docemb_lib.thesis.values import ThesisValues, final_name, published
 from docemb_lib.workspace import Workspace
 
@@ -58,7 +58,7 @@ SIZES = {
 def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
     profile = Profile.load(profile)
     plain = profile.student.model_copy(update={"lexical": 0})
-    key = RunKey.of(notebook, profile.model_copy(update={"student": plain}), **given)
+    key = Run.of(notebook, profile.model_copy(update={"student": plain}), **given)
     assert (names_in_grids(key), names_in_grids(key, "final")) == (
         names,
         names[: "only-MSE" in names],
@@ -81,7 +81,7 @@ def test_a_student_of_another_form_has_neither_name_nor_value_of_the_thesis(
     settings = getattr(profile, section).model_copy(update=changed)
     profile = profile.model_copy(update={section: settings})
     for run, name in zip(grid("final"), FINAL_NAMES, strict=True):
-        key = RunKey.of("06_evaluation", profile, **run)
+        key = Run.of("06_evaluation", profile, **run)
         assert (name in names_in_grids(key), final_name(key) == name) == (named, named)
         values = ThesisValues("06_evaluation", profile)
         assert (values.of_run(key) is not None) == named
@@ -235,7 +235,7 @@ def test_every_grid_resolves_at_any_widths_to_runs_that_are_told_apart(
         resolve_sweep(notebook[:2], name, Workspace(), profile=profile, parameters={"seed": 1})
     )
     assert (
-        len({run.fingerprint for run in planned}) == len({run.executed for run in planned}) == size
+        len({run.key for run in planned}) == len({run.executed for run in planned}) == size
     )
     assert (len({run.label for run in planned}), {run.notebook for run in planned}) == (
         size,

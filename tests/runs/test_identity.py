@@ -1,4 +1,4 @@
-"""RunKey: which runs are the same, what they are called, and which combinations are refused."""
+"""Run: which runs are the same, what they are called, and which combinations are refused."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import shutil
 import pytest
 from conftest import write_files
 
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import SimDE
 from docemb_lib.thesis.values import published
@@ -78,7 +78,7 @@ ALONE, CONTEXTUAL = {"contextual_teacher": None}, {"structural_loss": None}
     ],
 )
 def test_labels_are_those_of_the_thesis(notebook, parameters, label):
-    assert RunKey.of(notebook, Profile.load("thesis"), **parameters).label == label
+    assert Run.of(notebook, Profile.load("thesis"), **parameters).label == label
 
 
 def test_the_labels_of_structural_losses_are_the_published_ones():
@@ -92,7 +92,7 @@ def test_the_labels_of_structural_losses_are_the_published_ones():
         given = {"structural_loss": row.structural_loss}
         if row.structural_loss == "max-margin":
             given |= {"distance": row.distance, "gamma": row.gamma}
-        assert RunKey.of("03_structural", profile, **given).label == row.label
+        assert Run.of("03_structural", profile, **given).label == row.label
 
 
 def test_the_labels_of_paragraph_vectors_are_the_published_ones():
@@ -105,7 +105,7 @@ def test_the_labels_of_paragraph_vectors_are_the_published_ones():
             "vector_size": int(row.vector_size),
             "min_count": row.min_count,
         }
-        key = RunKey.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given)
+        key = Run.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given)
         assert key.label == row.label
 
 
@@ -127,10 +127,10 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
         {"student_projection": "768(ReLU,norm)x2048"},
     ]
     slugs = [
-        RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations
+        Run.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations
     ]
     slugs += [
-        RunKey("05_weighting", Profile(name=name)).slug
+        Run("05_weighting", Profile(name=name)).slug
         for name in ("文書", "記事", "記事" * 99, "文書" * 99)
     ]
     assert len(set(slugs)) == len(slugs)
@@ -169,16 +169,16 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
 def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(
     small, notebook, given, change, same
 ):
-    first = RunKey.of(notebook, small, **given)
-    second = RunKey.of(notebook, small, **given | change)
+    first = Run.of(notebook, small, **given)
+    second = Run.of(notebook, small, **given | change)
     assert (first.fingerprint == second.fingerprint) == same
     assert (first.same_but() == second.same_but()) == same
     assert (first.slug == second.slug) == same
 
 
 def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
-    first = RunKey.of("05_weighting", small, lam=0.2, max_structural_len=9)
-    second = RunKey.of("05_weighting", small, lam=0.8, max_structural_len=None)
+    first = Run.of("05_weighting", small, lam=0.2, max_structural_len=9)
+    second = Run.of("05_weighting", small, lam=0.8, max_structural_len=None)
     names = ("lam", "max_structural_len")
     assert first.same_but("lam") != second.same_but("lam")
     assert first.same_but(*names) == second.same_but(*names)
@@ -188,8 +188,8 @@ def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
 
 def test_runs_of_two_notebooks_may_train_the_same_student(small):
     given = {"lam": 0.2, "max_structural_len": 9}
-    chapter = RunKey.of("05_weighting", small, **given)
-    final = RunKey.of("06_evaluation", small, structural_loss="cosine", **given)
+    chapter = Run.of("05_weighting", small, **given)
+    final = Run.of("06_evaluation", small, structural_loss="cosine", **given)
     assert final.same_but() == chapter.same_but()
     assert final.fingerprint != chapter.fingerprint
 
@@ -197,7 +197,7 @@ def test_runs_of_two_notebooks_may_train_the_same_student(small):
 def test_settings_that_no_result_depends_on_do_not_count(small):
     def fingerprint(**changes):
         training = small.training.model_copy(update=changes)
-        return RunKey("05_weighting", small.model_copy(update={"training": training})).fingerprint
+        return Run("05_weighting", small.model_copy(update={"training": training})).fingerprint
 
     unimportant = {
         "save_every": 7,
@@ -224,7 +224,7 @@ def test_the_settings_of_simde_count_in_its_notebook_alone(small, section, chang
     different = [
         notebook
         for notebook in ("06_evaluation", "07_simde")
-        if RunKey(notebook, changed).fingerprint != RunKey(notebook, small).fingerprint
+        if Run(notebook, changed).fingerprint != Run(notebook, small).fingerprint
     ]
     assert different == notebooks
 
@@ -232,11 +232,11 @@ def test_the_settings_of_simde_count_in_its_notebook_alone(small, section, chang
 def test_a_run_in_a_precision_that_is_asked_for_is_another_run(small, monkeypatch):
     def fingerprint(asked):
         monkeypatch.setenv("DOCEMB_PRECISION", asked)
-        return RunKey("05_weighting", small).fingerprint
+        return Run("05_weighting", small).fingerprint
 
     assert len({fingerprint(asked) for asked in ("auto", "bf16", "fp32")}) == 3
     monkeypatch.delenv("DOCEMB_PRECISION")
-    assert RunKey("05_weighting", small).fingerprint == fingerprint("auto")
+    assert Run("05_weighting", small).fingerprint == fingerprint("auto")
 
 
 def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path):
@@ -258,18 +258,18 @@ def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path
     there = write_files(tmp_path / "there", {**files, "my.yaml": profile})
     here = shutil.copytree(there, tmp_path / "here", copy_function=shutil.copyfile)
     first, copied = (
-        RunKey.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there, here)
+        Run.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there, here)
     )
     assert first.fingerprint == copied.fingerprint
     (here / "links" / "links.tsv").write_text("a\tother\n")
     assert (
-        RunKey.of("06_evaluation", Profile.load(here / "my.yaml")).fingerprint != first.fingerprint
+        Run.of("06_evaluation", Profile.load(here / "my.yaml")).fingerprint != first.fingerprint
     )
 
 
 def test_pairs_count_where_a_student_learns_from_them_and_teachers_do_not(small):
     def fingerprint(lam=0.5, **parameters):
-        return RunKey("07_simde", small.with_parameters(lam=lam, **parameters)).fingerprint
+        return Run("07_simde", small.with_parameters(lam=lam, **parameters)).fingerprint
 
     base = fingerprint()
     others = (
@@ -290,10 +290,10 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
         turned,
         {"compound": compound, "min_count": 7, "preprocess": "none"},
     )
-    keys = [RunKey.of("02_paragraph_vector", small, **parameters) for parameters in given]
+    keys = [Run.of("02_paragraph_vector", small, **parameters) for parameters in given]
     assert {key.label for key in keys} == {compound}
     assert len({key.fingerprint for key in keys}) == 1
-    single = RunKey.of("02_paragraph_vector", small, compound=None, vector_size=9)
+    single = Run.of("02_paragraph_vector", small, compound=None, vector_size=9)
     assert single.fingerprint != keys[0].fingerprint
     assert single.profile.parameters.vector_size == 9
     members = keys[1].paragraph_vectors
@@ -312,7 +312,7 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
 )
 def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, compound):
     said = r"compound: must be two or more different labels architecture;.*, as in DM;1024;stem"
-    refused(said, RunKey.of, "02_paragraph_vector", small, compound=compound)
+    refused(said, Run.of, "02_paragraph_vector", small, compound=compound)
 
 
 @pytest.mark.parametrize(
@@ -344,8 +344,8 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, com
 def test_combinations_that_cannot_fit_are_refused(small, refused, notebook, parameters, message):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0
     profile = small.model_copy(update={"simde": simde})
-    refused(re.escape(message), RunKey.of(notebook, profile, **parameters).check)
+    refused(re.escape(message), Run.of(notebook, profile, **parameters).check)
 
 
 def test_pairs_by_dropout_fit_a_student_with_dropout(small):
-    RunKey.of("07_simde", small, pairs="dropout").check()
+    Run.of("07_simde", small, pairs="dropout").check()

@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, Field
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.stages import sbert_of
 from docemb_lib.settings import profile as profiles
 from docemb_lib.settings.notebooks import REGISTRY, notebook_named
@@ -101,7 +101,7 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[NotebookPa
     return load_grid(name, profile if isinstance(profile, Profile) else Profile.load(profile)).runs
 
 
-def grid_place(key: RunKey) -> str:
+def grid_place(key: RunIdentity) -> str:
     """The place of a run in a grid of `params/grids/`, as `structural, run 3 of 11`, or "".
 
     The grids are scaled to the profile of the run.
@@ -111,13 +111,13 @@ def grid_place(key: RunKey) -> str:
             grid = load_grid(name, key.profile)
             if grid.notebook != key.notebook:
                 continue
-            cells = [RunKey.bare(key.notebook, key.profile, **run).cell for run in grid.runs]
+            cells = [RunIdentity.bare(key.notebook, key.profile, **run).cell for run in grid.runs]
             if key.cell in cells:
                 return f"{name}, run {cells.index(key.cell) + 1} of {len(cells)}"
     return ""
 
 
-def names_in_grids(key: RunKey, *grids: str) -> list[str]:
+def names_in_grids(key: RunIdentity, *grids: str) -> list[str]:
     """The names that the thesis gives a run in `grids` (none given: all in `params/grids/`).
 
     A run has a name at the widths of the thesis and at those of its profile, and in each notebook
@@ -131,7 +131,7 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
             grid = load_grid(grid_name, profile)
             notebook = grid.notebook or key.notebook
             cells = {
-                name: RunKey.bare(notebook, profile, **grid.runs[place]).cell
+                name: RunIdentity.bare(notebook, profile, **grid.runs[place]).cell
                 for name, place in grid.names.items()
             }
             names += [name for name, cell in cells.items() if cell == key.cell]

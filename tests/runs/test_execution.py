@@ -16,7 +16,7 @@ from filelock import FileLock
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import records
 from docemb_lib.sweeps import cluster, execution, kernels
-from docemb_lib.sweeps.execution import (
+from docemb_lib.runs.execution import (
     RunError,
     UnwantedError,
     execute_run,
@@ -25,7 +25,7 @@ from docemb_lib.sweeps.execution import (
     record_failure,
     repetitions,
 )
-from docemb_lib.sweeps.sweep import comparison_paths, execute_plan
+from docemb_lib.runs.sweep import comparison_paths, execute_plan
 from docemb_lib.workspace import installed_versions
 
 SUCCEEDS = """
@@ -105,7 +105,7 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_fr
         run.executed.write_bytes(unreadable)
         assert not is_done(run, workspace)
     run.executed.write_bytes(copy)
-    recorded = records.find(workspace, run.notebook, run.fingerprint)
+    recorded = records.find(workspace, run.notebook, run.key)
     for student, done in (
         ("outputs/students", False),
         ("outputs/records", True),
@@ -229,12 +229,12 @@ def test_a_failed_run_is_tried_again_unless_at_work_and_once_done_keeps_its_reco
     with FileLock(run.executed.with_name(f".{run.executed.name}.lock")):
         message = record_failure(run, workspace, "its  worker died", "")
         assert message == "05_weighting (cosine;64;λ=0.5): its worker died"
-    assert records.find(workspace, run.notebook, run.fingerprint) is None
+    assert records.find(workspace, run.notebook, run.key) is None
     assert run.working.exists()
     assert record_failure(run, workspace, "its worker died", "").endswith(
         f"(see {workspace.relative(run.failed)})"
     )
-    assert records.find(workspace, run.notebook, run.fingerprint).status == "failed"
+    assert records.find(workspace, run.notebook, run.key).status == "failed"
     assert run.failed.read_text() == "as far as it came"
     assert not run.working.exists()
     assert execute_run(run, workspace)
@@ -297,7 +297,7 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
     ]
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
     metadata = json.loads((workspace.root / page).read_text())["metadata"]
-    assert metadata["docemb"]["compared"] == [run.fingerprint for run in plan[1].runs]
+    assert metadata["docemb"]["compared"] == [run.key for run in plan[1].runs]
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
     assert execute_plan(steps("", three), workspace) == []
     ends = ["already λ=0.3", "already λ=0.4"]
@@ -318,7 +318,7 @@ class Workers:
     def submit(self, attempt, run, *arguments, **options):
         future = Future()
         future.status = "finished"
-        records.save(self.workspace, records.Record.of(run.key))
+        records.save(self.workspace, records.Record.of(run))
         if run.compared:
             self.compared.append([run.label, len(run.compared)])
         elif run.parameters["lam"] == 0.5:

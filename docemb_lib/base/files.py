@@ -1,0 +1,67 @@
+"""Single files: written whole or not at all, their checksums, and JSON that may be damaged."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from docemb_lib.base.errors import InputError
+
+Inputs = Mapping[str, Any]  # JSON; paths become strings
+_digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file in hexadecimal, computed once per process while the file is unchanged."""
+    stat = file.stat()
+    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)  # a renamed file keeps them
+    if state not in _digests:
+        with file.open("rb") as opened:
+            _digests[state] = hashlib.file_digest(opened, "sha256").hexdigest()
+    return _digests[state]
+
+
+def hash_of(content: str | bytes) -> str:
+    """SHA-256 of bytes, or of a text in UTF-8, in hexadecimal."""
+    if isinstance(content, str):
+        content = content.encode(errors="surrogatepass")
+    return hashlib.sha256(content).hexdigest()
+
+
+def fingerprint_of(inputs: Inputs) -> str:
+    """16 hexadecimal digits of a hash of `inputs`; the order of keys does not matter."""
+    canonical = json.dumps(
+        inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":")
+    )
+    return hash_of(canonical)[:16]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files in a folder and its subfolders, relative to it."""
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+
+
+def read_json(file: Path, mend: str) -> Any:
+    """The content of a JSON file.
+
+    Raises InputError where the file cannot be read. mend: what to do, at the end of that error.
+    """
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing, through a temporary sibling and one rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file or nothing, in UTF-8."""
+    write_bytes(path, text.encode())

@@ -1,0 +1,254 @@
+"""A run is a folder, complete by one rename: how it is recognised, executed and published.
+
+`outputs/runs/<notebook>/<slug>/` holds
+
+- `run.json`, the record: parameters, metrics and the key, a hash of all that the results depend on,
+- the tables and figures of the run,
+- `notebook.ipynb`, the executed notebook.
+
+It is written in the sibling `<slug>.partial` under a file lock. A run is done if its folder is
+there and the key in it is the run's own. So a changed setting, file or cell makes a run again, and
+whatever was killed is simply not done: its expensive parts are artefacts of the store, which the
+next execution finds or takes up. A run that failed leaves its record, its traceback and its
+notebook up to the error in `<slug>.failed`, and is tried again.
+
+A notebook that a person executes publishes its folder itself, without an executed notebook.
+"""
+
+import json
+import os
+import re
+import shutil
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from docemb_lib.base.errors import InputError, as_line
+from docemb_lib.base.files import fingerprint_of
+from docemb_lib.runs import records
+from docemb_lib.runs.identity import RunIdentity
+from docemb_lib.runs.kernels import NAME, Report, execute_notebook
+from docemb_lib.runs.records import COMPARISON, EXECUTED, FAILED
+from docemb_lib.runs.store import PARTIAL, locked, outputs, publish, relative
+from docemb_lib.settings.files import find_root
+
+NOTEBOOK = "notebook.ipynb"
+BY_HAND = ".by-hand"
+CONFLICT = re.compile(r"^(<<<<<<<|>>>>>>>) ", re.MULTILINE)  # a line that git leaves
+
+
+class RunError(RuntimeError):
+    """A notebook failed, in one line; the record of its run has the traceback."""
+
+
+class RunFolder(RunIdentity):
+    """A run and its folder."""
+
+    # Of a run that is executed once more to show others beside itself: the keys of all of them.
+    compared: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> Path:
+        """The notebook in `notebooks/`."""
+        return find_root() / "notebooks" / f"{self.notebook}.ipynb"
+
+    @cached_property  # files may change while the run lasts
+    def key(self) -> str:
+        """A hash of all that the results depend on. It is computed without loading models.
+
+        The prose of the notebook does not count. Raises InputError for a damaged notebook, and
+        where files of the profile are missing.
+        """
+        determined_by: dict[str, object] = {
+            "notebook": self.notebook,
+            "code": code_of(self.source),
+            "parameters": self.counted,
+            "setting": self.setting,
+        }
+        if self.compared:
+            determined_by["compared"] = list(self.compared)
+        return fingerprint_of(determined_by)
+
+    @property
+    def recorded(self) -> Path:
+        """The folder with the record of the run."""
+        return outputs() / "runs" / self.notebook / self.slug
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the run is published as, which is another one for a comparison."""
+        name = COMPARISON + self.slug if self.compared else self.slug
+        return self.recorded.with_name(name)
+
+    @property
+    def record(self) -> records.Record | None:
+        """The record of the run, if it is done."""
+        found = records.read(self.folder)
+        return found if found is not None and found.key == self.key else None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has been executed with these results.
+
+        A run of which an input is missing is not done; its check names the input.
+        """
+        with suppress(InputError):
+            return (self.folder / NOTEBOOK).is_file() and self.record is not None
+        return False
+
+    @property
+    def partial(self) -> Path:
+        """The folder that the run fills before it is published."""
+        return self.folder.with_name(self.folder.name + PARTIAL)
+
+    @property
+    def failed(self) -> Path:
+        """The folder of the last execution, if it failed."""
+        return self.folder.with_name(self.folder.name + FAILED)
+
+
+def execute(run: RunFolder, *, report: Report = lambda line: None, wait: bool = True) -> bool:
+    """Execute the run in a new kernel unless it is done, also by another process meanwhile.
+
+    Returns whether this call has executed it. Raises RunError if the notebook failed, and
+    InputError if it raised that; both are recorded.
+
+    Args:
+        report: receives the last state of the notebook's progress bars.
+        wait: for a process that executes the run at this time; if not, filelock.Timeout is raised.
+    """
+    with locked(run.folder, wait=wait):
+        if run.is_done:
+            return False
+        shutil.rmtree(run.partial, ignore_errors=True)
+        run.partial.mkdir()
+        try:
+            with _told_to_kernels(run):
+                parameters = {"profile": run.profile.source, **run.parameters}
+                execute_notebook(run.source, run.partial / NOTEBOOK, parameters, report)
+            _check_record(run)
+        except Exception as error:
+            raise _failure(run, error) from None
+        except BaseException:  # an interrupt is no failure; artefacts stay for the next execution
+            shutil.rmtree(run.partial, ignore_errors=True)
+            raise
+        publish(run.partial, run.folder)
+        shutil.rmtree(run.failed, ignore_errors=True)
+        return True
+
+
+def publish_by_hand(run: RunFolder, partial: Path) -> None:
+    """Publish what a run has left that a person has executed, unless the run is done."""
+    with locked(run.folder):
+        if not run.is_done:
+            publish(partial, run.folder)
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def record_failure(run: RunFolder, reason: str, trace: str = "") -> str:
+    """Record why a run failed, in its folder of failures, and return a line that names the run."""
+    line = as_line(f"{run.notebook} ({run.label}): {' '.join(reason.split())}")
+    run.partial.mkdir(parents=True, exist_ok=True)
+    failed = records.Record.of(run, status="failed", error=line, traceback=trace)
+    failed.write(run.partial, {})
+    publish(run.partial, run.failed)
+    notebook = run.failed / NOTEBOOK
+    return f"{line} (see {relative(notebook)})" if notebook.is_file() else line
+
+
+def _failure(run: RunFolder, error: Exception) -> Exception:
+    """Record a failed execution; returns the exception that says so in one line."""
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    kind: type[Exception] = RunError
+    trace = "".join(traceback.format_exception(error))
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, RunError):
+        reason = str(error)
+    elif isinstance(error, DeadKernelError):
+        mend = "if the memory was full, end other programs, and give the same command again"
+        reason = f"its kernel died ({error}); {mend}"
+    elif isinstance(error, PapermillExecutionError):
+        colours = r"\x1b\[[0-9;]*m"
+        trace = re.sub(colours, "", "\n".join(error.traceback))
+        reason = f"{error.ename}: {error.evalue}"
+        if error.ename == InputError.__name__:
+            kind = InputError
+            reason = str(error.evalue)
+    return kind(record_failure(run, reason, trace))
+
+
+def _check_record(run: RunFolder) -> None:
+    """Raise RunError unless the notebook has left the record of the run."""
+    record = records.read(run.partial)
+    if record is None or record.key != run.key:
+        ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
+        raise RunError(f"{ended}, and check that the kernel {NAME} belongs to this environment")
+
+
+@contextmanager
+def _told_to_kernels(run: RunFolder) -> Iterator[None]:
+    """Let kernels that start in the block fill the run's folder."""
+    told = {"folder": str(run.partial), "compared": run.compared}
+    earlier = os.environ.get(EXECUTED)
+    os.environ[EXECUTED] = json.dumps(told)
+    try:
+        yield
+    finally:
+        del os.environ[EXECUTED]
+        if earlier is not None:
+            os.environ[EXECUTED] = earlier
+
+
+def is_executed_here(run: RunFolder) -> bool:
+    """Whether this process is the kernel that executes the run; `compared` is set if so."""
+    told = json.loads(os.environ.get(EXECUTED, "{}"))
+    run.compared = tuple(told.get("compared", ()))
+    if told.get("folder") == str(run.partial):
+        return True
+    run.compared = ()
+    return False
+
+
+def code_of(notebook: Path) -> str:
+    """A hash of the code cells of a notebook, with their tags.
+
+    Raises InputError for a notebook that cannot be executed with parameters.
+    """
+    mend = "make it again with `docemb init` or `jupytext --sync *.py`"
+    if not notebook.is_file():
+        raise InputError(f"{notebook}: there is no such notebook; {mend}")
+    state = notebook.stat()
+    code, problem = _code_of(notebook, state.st_size, state.st_mtime_ns)
+    if problem:
+        mend = f"restore it, or give `jupytext --to ipynb {notebook.stem}.py` there"
+        raise InputError(f"{notebook}: {problem}; {mend}")
+    return code
+
+
+@lru_cache  # a plan asks for each of its runs
+def _code_of(notebook: Path, size: int, time: int) -> tuple[str, str]:
+    """The hash of a notebook's code, and what is wrong with the notebook, "" for a sound one.
+
+    size, time: of the file, so that a changed one is read again.
+    """
+    text = notebook.read_text(encoding="utf-8", errors="replace")
+    marked = "git has left conflict markers (<<<<<<<) in it"
+    if CONFLICT.search(text):
+        return "", marked
+    try:
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        code = [["".join(cell["source"]), cell["metadata"].get("tags", [])] for cell in cells]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return "", f"this is no notebook ({type(error).__name__}: {error})"
+    number = sum(tags.count("parameters") for _, tags in code)
+    if not code:
+        return "", "it has no cells of code"
+    if CONFLICT.search("\n".join(source for source, _ in code)):
+        return "", marked
+    if number != 1:
+        return "", f"{number} cells have the tag `parameters`, and one must have it"
+    return fingerprint_of({"cells": code}), ""

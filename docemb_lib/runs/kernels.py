@@ -1,0 +1,136 @@
+"""The kernels of executed notebooks.
+
+Each kernel is a new process with IPC sockets in a folder of its own, because kernels that start at
+the same time race for TCP ports. It ends with the process that started it. On an interrupt its
+training writes a checkpoint first.
+"""
+
+import io
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
+from traitlets.config import Config
+
+from docemb_lib.base import worker_pool
+from docemb_lib.base.progress import is_bar
+from docemb_lib.base.scratch import scratch_folder
+
+NAME = "python3"
+GRACE = 120.0  # seconds that a kernel has for its checkpoint
+POLL = 1.0  # seconds after which a silent socket is polled again
+# The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
+SOCKETS = "/tmp"
+FOLDERS = "docemb-kernel-"  # how the names of the folders of sockets begin
+
+Report = Callable[[str], None]  # receives a line of progress
+
+
+class PollingChannel(AsyncZMQSocketChannel):
+    """A channel that polls its socket every second.
+
+    In an event loop, pyzmq waits for an edge-triggered notification of a message and sometimes
+    misses it; then the kernel has answered and papermill waits for ever. Polling the socket again
+    finds the message.
+    """
+
+    async def get_msg(  # type: ignore[override]
+        self, timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Return the next message; raise `Empty` after `timeout` seconds (None: never)."""
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        while True:
+            left = max(0.0, end - time.monotonic())
+            try:
+                return await super().get_msg(min(POLL, left))
+            except Empty:
+                if time.monotonic() >= end:
+                    raise
+
+
+class PollingClient(AsyncKernelClient):
+    """A client whose channels poll their sockets."""
+
+    shell_channel_class = PollingChannel
+    iopub_channel_class = PollingChannel
+    control_channel_class = PollingChannel
+
+
+def execute_notebook(
+    source: Path, copy: Path, parameters: Mapping[str, object], report: Report
+) -> None:
+    """Execute a notebook by papermill into a copy, in which each progress bar has its last state.
+
+    report: receives the last line of the notebook's bars and of its stderr. Raises the errors of
+    papermill.
+    """
+    import papermill
+
+    report("starting the notebook")
+    with scratch_folder(FOLDERS, SOCKETS) as sockets:
+        papermill.execute_notebook(
+            str(source),
+            str(copy),
+            parameters,
+            cwd=str(source.parent),
+            progress_bar=False,
+            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
+            stderr_file=_LastLine(report),
+            **kernel_options(str(sockets)),
+        )
+    _coalesce_streams(copy)
+
+
+def kernel_options(sockets: str) -> dict[str, Any]:
+    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
+    manager = {
+        "transport": "ipc",
+        "connection_file": f"{sockets}/kernel.json",
+        "client_factory": f"{__name__}.{PollingClient.__name__}",
+        # The manager sends SIGTERM after half of this time.
+        "shutdown_wait_time": 2 * GRACE,
+    }
+    # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
+    module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
+    first_line = f"{module}.end_with_parent({os.getpid()})"
+    return {
+        "kernel_name": NAME,
+        "config": Config(KernelManager=manager),
+        "extra_arguments": [
+            "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
+            f"--IPKernelApp.exec_lines={first_line}",
+        ],
+    }
+
+
+def _coalesce_streams(copy: Path) -> None:
+    """Keep the last state of each progress bar.
+
+    nbclient can do it during the execution, but then outputs that are updated later lose their
+    place.
+    """
+    import nbformat
+    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
+
+    executed = nbformat.read(copy, as_version=4)
+    notebook, _ = CoalesceStreamsPreprocessor().preprocess(executed, {})
+    nbformat.write(notebook, copy)
+
+
+class _LastLine(io.TextIOBase):
+    """A file for a notebook's stream, which reports the last line of each write."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def write(self, text: str) -> int:
+        *_, last = re.split(r"[\r\n]+", text.strip())
+        if last:
+            self.report(last.strip())
+        return len(text)

@@ -1,0 +1,230 @@
+"""The store: what is expensive is built once, published whole, and named by a hash of its inputs.
+
+`cached(kind, inputs, build)` gives the folder `outputs/artefacts/<kind>/<fingerprint>/`. It is
+built in a sibling under a file lock and renamed when it is complete. Therefore no reader finds half
+of it, two builders never collide, and a kill costs only what is being built. Its manifest holds the
+checksums of its files, which are compared when a process first opens the folder.
+"""
+
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import Inputs, fingerprint_of, write_text
+from docemb_lib.base.integrity import MANIFEST, damaged, fault, sealed, warn_once
+from docemb_lib.base.progress import stopped
+from docemb_lib.settings.files import find_root
+
+logger = logging.getLogger(__name__)
+
+# Raise it when the same inputs would give another result, or files of another form.
+VERSION = 12
+PARTIAL = ".partial"  # the end of the name of a folder that is being built
+FULL = 2**20  # a disk with fewer free bytes counts as full
+# The packages that results depend on.
+PACKAGES = (
+    "docemb",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "gensim",
+    "nltk",
+    "scikit-learn",
+    "bm25s",
+    "numpy",
+)
+
+Build = Callable[[Path], None]  # writes files into a folder
+_opened: set[tuple[Path, int, int]] = set()  # manifests whose files this process has compared
+
+
+def outputs() -> Path:
+    """The folder `outputs` of the working folder. Raises InputError outside of one."""
+    return find_root() / "outputs"
+
+
+def relative(path: Path) -> str:
+    """A path for messages and records: relative to the working folder if it lies in it."""
+    path = Path(os.path.abspath(path))
+    root = find_root()
+    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def cached(
+    kind: str,
+    inputs: Inputs,
+    build: Build,
+    *,
+    resumable: bool = False,
+    wait: bool = True,
+    root: Path | None = None,
+) -> Path:
+    """Return the folder made from `inputs`, which `build(folder)` fills if it is not there.
+
+    The name of the folder identifies its content in the inputs of others. A folder with a damaged
+    file is built again, and a warning names the file. Raises InputError where the disk is full, and
+    Stopped, which names the kind, after Ctrl-C.
+
+    Args:
+        resumable: start with the files of an interrupted build, and not with an empty folder.
+        wait: for another process that builds the folder; if not, filelock.Timeout is raised.
+        root: the folder of all kinds; None: that of the working folder.
+
+    Example:
+        >>> def build(folder):
+        ...     (folder / "a.txt").write_text("Hello")
+        >>> folder = cached("greeting", {"name": "you"}, build)
+        >>> sorted(path.name for path in folder.iterdir())
+        ['a.txt', 'artefact.json']
+    """
+    folder = folder_of(kind, inputs, root)
+    if is_whole(folder):
+        return folder
+    with locked(folder, wait=wait):
+        if not is_whole(folder):  # another process may have built it meanwhile
+            _build(folder, inputs, build, resumable=resumable)
+    return folder
+
+
+def folder_of(kind: str, inputs: Inputs, root: Path | None = None) -> Path:
+    """The folder that is made from `inputs`, whether or not it is there."""
+    fingerprint = fingerprint_of({"kind": kind, "version": VERSION, **inputs})
+    return shelf_of(kind, root) / fingerprint
+
+
+def shelf_of(kind: str, root: Path | None = None) -> Path:
+    """The folder of all artefacts of a kind."""
+    return (root or outputs() / "artefacts") / kind
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a folder is as it was published.
+
+    Its files are compared once per process. A warning names the first damaged one.
+    """
+    if not folder.is_dir():
+        return False
+    with suppress(OSError):  # the manifest is missing
+        if _state(folder) in _opened:
+            return True
+    damage = damaged(folder, MANIFEST)
+    if damage:
+        warn_once("%s: it is not used; what needs it builds it again", fault(damage[0]))
+        return False
+    _opened.add(_state(folder))
+    return True
+
+
+def _state(folder: Path) -> tuple[Path, int, int]:
+    """A folder and the state of its manifest, which is another one after a new build."""
+    stat = (folder / MANIFEST).stat()
+    return folder, stat.st_ino, stat.st_mtime_ns
+
+
+def _build(folder: Path, inputs: Inputs, build: Build, *, resumable: bool) -> None:
+    """Build a folder beside itself and rename it. This process holds its lock."""
+    partial = folder.with_name(folder.name + PARTIAL)
+    if not resumable:
+        shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(exist_ok=True)
+    start = time.perf_counter()
+    try:
+        build(partial)
+        seconds = round(time.perf_counter() - start, 3)
+        content = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
+        write_text(partial / MANIFEST, sealed(partial, content, MANIFEST))
+    except BaseException as error:
+        # The room is measured before the files are removed. Libraries share no error for it.
+        is_full = isinstance(error, Exception) and shutil.disk_usage(partial).free < FULL
+        if not resumable or not any(partial.iterdir()):
+            shutil.rmtree(partial, ignore_errors=True)
+        if is_full:
+            raise InputError(
+                f"{folder.parent}: the disk is full; make room and give the same command again"
+            ) from error
+        if type(error) is KeyboardInterrupt:  # not Stopped, which says more
+            kind = folder.parent.name.replace("-", " ")
+            raise stopped(f"stopped while building {kind}") from None
+        raise
+    publish(partial, folder)
+    _opened.add(_state(folder))
+
+
+def publish(partial: Path, folder: Path) -> None:
+    """Let a complete folder take the place of another in one rename."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+@contextmanager
+def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
+    """Allow one process at a time to write `target`.
+
+    The operating system frees the lock of a killed process. Without `wait`, filelock.Timeout is
+    raised where another process holds it.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(target.with_name(f".{target.name}.lock"))
+    try:
+        acquired = lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise
+        logger.warning("waiting for another process that is building %s", target)
+        acquired = lock.acquire()
+    with acquired:
+        yield
+
+
+def link(shelf: str, name: str, target: Path) -> Path:
+    """Let `outputs/<shelf>/<name>` lead to `target` in one step, and return this link.
+
+    Raises InputError where something else than a link is in its place.
+    """
+    path = outputs() / shelf / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_symlink():
+        raise InputError(f"{path} is in the way: it is no link of docemb's; move it aside")
+    temporary = path.with_name(f".{name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    # A relative link stays right where the whole folder is moved.
+    temporary.symlink_to(os.path.relpath(target, path.parent))
+    os.replace(temporary, path)
+    return path
+
+
+@cache  # reading the metadata of packages takes tens of milliseconds
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+def revision(root: Path) -> str | None:
+    """The git commit of the checkout at `root`, or None outside git.
+
+    A "+" at its end says that tracked files differ from the commit.
+    """
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        output = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=10
+        ).strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return output or None
