@@ -20,7 +20,7 @@ from docemb_lib.base.integrity import digest_of, hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
-from docemb_lib.corpus.reader import local_documents, local_paths, matches, names_in, stem
+from docemb_lib.corpus.reader import files_in, local_documents, local_paths, matches, stem
 from docemb_lib.corpus.rows import (
     Findings,
     Row,
@@ -85,7 +85,7 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
     elif settings.source == "local":
         try:
             places = local_paths(settings.path or [])
-            inputs["files"] = files_fingerprint((place, names_in(place)) for place in places)
+            inputs["files"] = files_fingerprint((place, files_in(place)) for place in places)
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
@@ -217,7 +217,7 @@ def _hashed_documents(source: HubDataset) -> Iterator[Document]:
         rows = (row for _, row in pairs)
     for row in progress(rows, desc=f"streaming {name}", unit="rows"):
         with findings.collecting():
-            text = text_of(row.fields, source.text_field, where=row.where)
+            text = text_of(row.fields, [source.text_field], where=row.where)
             if findings.refused:  # the other bad rows are still to be found
                 continue
             if not text.strip():

@@ -24,11 +24,12 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.rows import visible_files
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
-from docemb_lib.evaluation.judged import judged_task
+from docemb_lib.evaluation.judged import retrieval_task
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.readers import own_task, task_files
+from docemb_lib.evaluation.readers import labelled_task
 from docemb_lib.evaluation.reading import cut
 from docemb_lib.evaluation.tasks import (
     SPLITS,
@@ -89,50 +90,47 @@ def load_task(name: str, settings: Evaluation) -> Task:
     task = _own_settings(name, settings)
     if task is None:
         return benchmark_task(name, _place(name, settings))
-    return judged_task(task) if task.is_judged else own_task(task)
+    return retrieval_task(task) if task.kind == "retrieval" else labelled_task(task)
 
 
 def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[str, Any]:
-    """What determines a task, without building it.
+    """Return what determines a task, without building it.
 
     corpus: returns the fingerprint of the corpus; it is called for embedded tasks only.
     """
     files = task_fingerprint(name, profile.evaluation)
     if files:
         return {"task": name, "files": files}
-    return {
-        "task": name,
-        "corpus": corpus(),
-        "texts": profile.evaluation.texts,
-    }
+    return {"task": name, "corpus": corpus(), "texts": profile.evaluation.texts}
 
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:
-    """The settings of a task and the contents of its files; None for an embedded task.
+    """Return the settings of a task and the contents of its files; None for an embedded task.
 
     Raises InputError where a file of an own task is missing.
     """
     task = _own_settings(name, settings)
     if task:
         contents = {}
-        for field, (place, files) in task_files(task).items():
-            missing = [file for file in files if not file.is_file()]
-            if missing:
-                raise InputError(
-                    f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that "
-                    "holds the data"
-                )
-            contents[field] = files_fingerprint([(place, files)])
+        for field in ("path", "queries", "relevance"):
+            given = getattr(task, field)
+            for split, place in (given if isinstance(given, dict) else {"": given}).items():
+                if place and not place.exists():
+                    problem = f"{place} is no file; name the one that holds the data"
+                    raise InputError(f"evaluation.own_tasks: {name}: {problem}")
+                contents[f"{field} {split}"] = place and _contents(place)
         fields = task.model_dump_json(exclude={"path", "queries", "relevance"})
         return f"{fields} {contents}"
     if name not in BENCHMARKS:
         return None
-    source = _place(name, settings)
-    if not source:
-        return f"{name} {BENCHMARKS[name].hub}"
-    place = Path(source)
-    files = sorted(file for file in (place, *place.rglob("*")) if file.is_file())
-    return f"{name} {files_fingerprint([(place, files)]) if files else source}"
+    source = _place(name, settings) or BENCHMARKS[name].hub
+    place = Path(source or "")
+    return f"{name} {_contents(place) if source and place.exists() else source}"
+
+
+def _contents(place: Path) -> str:
+    """Return a hash of a file, or of the visible files of a folder."""
+    return files_fingerprint([(place, visible_files(place) if place.is_dir() else [place])])
 
 
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:

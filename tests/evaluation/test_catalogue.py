@@ -219,10 +219,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)}),
         },
         {"task": "wines", "benchmarks": {"wines": "."}},
-        (
-            r"gt: the file is refused: it is no whole pickle of plain containers \(it "
-            r"asks for .*\); write the mapping as JSON"
-        ),
+        (r"gt: the lists are refused \(it asks for .*\); write gt\.json"),
     ),
     (
         {"a.jsonl": examples(8), "b.jsonl": examples(6)},
