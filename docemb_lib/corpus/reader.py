@@ -116,7 +116,7 @@ def files_in(place: Path) -> list[Path]:
 
 
 def stem(path: Path) -> str:
-    """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
+    """Return wikipedia of `wikimedia/wikipedia`, realnews of `/data/realnews.jsonl.gz`."""
     return well_formed(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
 
 

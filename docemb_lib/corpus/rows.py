@@ -358,7 +358,7 @@ def lines_of(file: Path) -> Iterator[str]:
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:
-    """The sentences of `text` in their order; joined, they are the text with all its whitespace.
+    """Return the sentences of a text; joined, they are the text with all its whitespace.
 
     A blank line ends a sentence, a line break does not. Time is linear in the length of the text.
 
@@ -388,7 +388,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 
 def tag_words(text: str) -> list[tuple[str, str]]:
-    """Every word of an English text in its order, and its part of speech, one of `PARTS`.
+    """Return every word of an English text in its order, and its part of speech, one of `PARTS`.
 
     Signs and numbers are not words.
     """

@@ -245,24 +245,22 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
 def task_lengths(
     task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]
 ) -> pd.DataFrame:
-    """Columns split and those of `counters`: a row per document of each split, two for a pair.
+    """Return the columns split and those of `counters`, with a row per document, two for a pair.
 
     counters: for each column a function from texts to their numbers of tokens, which is given the
-    text of each document once.
+    text of each document of a split once.
     """
     frames = []
     for split, data in task.splits.items():
         documents = documents_of(data)
-        texts = list(documents.values())
-        columns = {name: count(texts) for name, count in counters.items()}
-        counts = pd.DataFrame(columns, list(documents))
+        columns = {name: count([*documents.values()]) for name, count in counters.items()}
         ids = [id for column in data.columns for id in column.ids]
-        frames.append(counts.loc[ids].assign(split=split))
+        frames.append(pd.DataFrame(columns, [*documents]).loc[ids].assign(split=split))
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 
 def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
-    """Columns split, statistic and value.
+    """Return the columns split, statistic and value.
 
     over_384 is the percentage of the documents with more tokens than SBERT reads in the thesis.
     lengths: `split` and `n_structural_tokens`, see `task_lengths`.

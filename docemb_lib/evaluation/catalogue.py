@@ -66,7 +66,7 @@ EACH_ITS_OWN = {split: [split] for split in SPLITS}
 
 
 def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]) -> Task:
-    """The task of that name, made of `pages` if it is embedded; logs the problems of its data."""
+    """Return a task by name, made of `pages` if it is embedded; log the problems of its data."""
     evaluation = profile.evaluation
     if name in BUILDERS:
         task = embedded_task(
@@ -83,7 +83,7 @@ def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]
 
 
 def load_task(name: str, settings: Evaluation) -> Task:
-    """The own task or benchmark task of that name.
+    """Return the own task or benchmark task of a name.
 
     Raises InputError for an embedded task, which needs a corpus.
     """
@@ -171,7 +171,7 @@ def _own_settings(name: str, settings: Evaluation) -> OwnTask | None:
 
 
 def kind_of_task(name: str, settings: Evaluation) -> str:
-    """`classification`, `pairs` or `retrieval`; "" for a benchmark, whose data say it."""
+    """Return `classification`, `pairs` or `retrieval`; "" for a benchmark, whose data say it."""
     task = _own_settings(name, settings)
     if task is not None:
         return task.kind
@@ -182,7 +182,7 @@ def kind_of_task(name: str, settings: Evaluation) -> str:
 
 
 def _place(name: str, settings: Evaluation) -> str | None:
-    """The folder, file or hub id that a profile names for a benchmark task."""
+    """Return the folder, file or hub id that a profile names for a benchmark task."""
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
 
 
@@ -194,7 +194,7 @@ def embedded_task(
     limit: int,
     partitions: Mapping[str, Sequence[str]] = EACH_ITS_OWN,
 ) -> Task:
-    """An embedded task of `rows`, the pages.
+    """Return an embedded task of `rows`, the pages.
 
     seed: determines the choice of pages and pairs; limit: most texts that scoring needs;
     partitions: the values of `split` of the pages that each split of the task is made of. Raises
@@ -226,7 +226,7 @@ def embedded_task(
 
 
 def _pages_of(rows: Sequence[Row], values: Sequence[str]) -> list[Document]:
-    """The pages with one of these values of `split`, with their links to each other."""
+    """Return the pages with one of these values of `split`, with their links to each other."""
     chosen = [row for row in rows if row["split"] in values]
     known = {row["id"] for row in chosen}
     pages = []
@@ -237,7 +237,7 @@ def _pages_of(rows: Sequence[Row], values: Sequence[str]) -> list[Document]:
 
 
 def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Labelled:
-    """At most `limit` pages: the first of every package, then the second of every package, ..."""
+    """Take at most `limit` pages: the first of every package, then the second of each, ..."""
     sources = pd.Series([page.source for page in pages])
     order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
     chosen = [pages[i] for i in order]
@@ -250,7 +250,7 @@ def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -
 def _see_also_pairs(
     pages: Sequence[Document], limit: int, rng: np.random.Generator
 ) -> LabelledPairs:
-    """As many linked pairs as unlinked ones, which permute cited pages within each package.
+    """Draw as many linked pairs as unlinked ones, which permute cited pages within each package.
 
     So every page is in equally many pairs of both classes, on either side; page and package do not
     predict the class.
@@ -274,7 +274,7 @@ def _see_also_pairs(
 
 
 def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
-    """Each first half with the second half of the same page, and with that of another page.
+    """Pair each first half with the second half of its page, and with that of another page.
 
     limit: counts halves.
     """
@@ -297,7 +297,7 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
 
 
 def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Ranking:
-    """The listed pages among all pages of the split.
+    """Return the listed pages among all pages of the split.
 
     Of more than `limit` pages, pages without a link are dropped first.
     """
@@ -327,7 +327,7 @@ def _balanced_pairs(
     related: Callable[[Document, Document], bool],
     rng: np.random.Generator,
 ) -> LabelledPairs:
-    """Each positive pair (label 1), then its first page with an unrelated second page (label 0).
+    """Return each positive pair (1), then its first page with an unrelated second page (0).
 
     Unrelated pages are drawn from the second pages of the same source by a matching, so that every
     second page is used once, if possible, and being used does not predict the class. A pair for
@@ -357,15 +357,12 @@ def _balanced_pairs(
             if choice >= 0:
                 unrelated[i] = positives[columns[choice]][1]
 
-    firsts = []
-    seconds = []
+    pairs = []
     for i, other in sorted(unrelated.items()):
-        first, second = positives[i]
-        firsts += [first, first]
-        seconds += [second, other]
-    first_texts = [page.text for page in firsts]
-    second_texts = [page.text for page in seconds]
-    first_ids = [page.id for page in firsts]
-    second_ids = [page.id for page in seconds]
+        pairs += [positives[i], (positives[i][0], other)]
+    first_texts = [first.text for first, _ in pairs]
+    second_texts = [second.text for _, second in pairs]
+    first_ids = [first.id for first, _ in pairs]
+    second_ids = [second.id for _, second in pairs]
     labels = [1, 0] * len(unrelated)
     return LabelledPairs(first_texts, second_texts, labels, first_ids, second_ids)
