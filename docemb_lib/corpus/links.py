@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import warn_once
-from docemb_lib.corpus.rows import Findings, clean, read_values
+from docemb_lib.corpus.rows import Findings, clean, read_table
 
 TARGET = {2: 1, 3: 1, 4: 2}  # the column of the second id, by the number of columns
 NAMED = ("source", "query", "query-id")  # names of the first column that need no warning
@@ -40,9 +40,8 @@ def read_links(
     findings = Findings(skip_bad=skip_bad)
     links: Links = {}
     with findings.collecting():
-        for number, values in read_values(file, findings):
-            where = f"{file}, row {number + 1}"
-            values = [clean(value.strip()) for value in values]
+        for where, number, fields in read_table(file, findings, named=False):
+            values = [clean(value.strip()) for value in fields.values()]
             with findings.collecting():
                 if len(values) not in TARGET or not all(values):
                     raise InputError(
@@ -52,7 +51,7 @@ def read_links(
                 source = values[0]
                 target = values[TARGET[len(values)]]
                 is_strange = source not in known and target not in documents
-                if number == 0 and is_strange and not any(map(str.isdigit, source + target)):
+                if number == 1 and is_strange and not any(map(str.isdigit, source + target)):
                     if source.casefold() not in NAMED:
                         named = as_line(f"{source}, {target}")
                         warn_once("%s: the first line (%s) is read as names", as_line(file), named)

@@ -89,8 +89,7 @@ class Findings:
         if self.refused and self.count == 1:
             raise InputError(f"{self.bad[0]}, or {SKIP}")
         if self.refused:
-            listing = self._listing(place).replace(": ", " are bad: ", 1)
-            raise InputError(f"{place}: {listing}; mend them, or {SKIP}")
+            raise InputError(f"{place}: {self._listing(place)}; mend them, or {SKIP}")
         if self.said(place):
             warn_once("%s: %s", as_line(place), as_line(self.said(place)))
 
@@ -104,7 +103,8 @@ class Findings:
         named = "; ".join(f"{cause} ({', '.join(rows)})" for cause, rows in causes.items())
         if self.count > REPORTED:
             named += f"; and {self.count - REPORTED} more"
-        return f"{self.count} row{'s' * (self.count > 1)} or file{'s' * (self.count > 1)}: {named}"
+        number = "1 row or file" if self.count == 1 else f"{self.count} rows or files"
+        return f"{number}{' are bad' * self.refused}: {named}"
 
 
 class Row(NamedTuple):
@@ -172,59 +172,51 @@ def read_rows(file: Path, findings: Findings | None = None) -> Iterator[Row]:
         collected.end(file)
 
 
-def read_table(file: Path, findings: Findings, delimiter: str | None = None) -> Iterator[Row]:
-    """Yield the rows of a table whose first line has the names of the columns.
-
-    findings: collects rows with more or fewer values than names; see also `read_values`.
-    """
-    names: list[str] = []
-    for number, values in read_values(file, findings, delimiter):
-        if not names:
-            names = [name.strip() for name in values]
-            if repeated(names) is not None:
-                problem = f"two columns have the same name ({', '.join(names)})"
-                raise InputError(f"{file}: {problem}; rename one of them")
-            continue
-        where = f"{file}, row {number}"
-        with findings.collecting():
-            if len(values) != len(names):
-                raise InputError(
-                    f"{where}: the row must have {len(names)} values ({', '.join(names)}), and has "
-                    f"{len(values)}; mend the row"
-                )
-            yield Row(where, number, dict(zip(names, values, strict=True)))
-
-
-def read_values(
-    file: Path, findings: Findings, delimiter: str | None = None
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the values of each row of a table, with its number from 0; blank lines are passed over.
+def read_table(
+    file: Path, findings: Findings, *, delimiter: str | None = None, named: bool = True
+) -> Iterator[Row]:
+    """Yield the rows of a table; blank lines are passed over.
 
     Values may be quoted with `"`.
 
-    delimiter: None: a tab if the first line has one, or else what cuts it into most values.
-    findings: collects rows with broken quoting; reading goes on with the next line.
+    Args:
+        findings: collects rows with broken quoting, or with more or fewer values than names.
+            Reading goes on with the next line.
+        delimiter: None: a tab if the first line has one, or else what cuts it into most values.
+        named: whether the first line has the names of the columns; else they are 0, 1, 2.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
     delimiter = delimiter or _delimiter(file)
     reader = csv.reader(lines_of(file), delimiter=delimiter, skipinitialspace=True, strict=True)
+    names: list[str] = []
     number = 0
     while True:
         with findings.collecting():
+            where = f"{file}, row {number + 1}"
             try:
                 values = next(reader, None)
             except csv.Error as error:
                 number += 1
                 raise InputError(
-                    f"{file}, row {number - 1}: there is broken quoting up to line "
-                    f"{reader.line_num} ({error}); close every quoted value, and double each "
-                    "quotation mark inside of one"
+                    f"{where}: there is broken quoting up to line {reader.line_num} ({error}); "
+                    "close every quoted value, and double each quotation mark inside of one"
                 ) from error
             if values is None:
                 return
-            if values:
+            if values and named and not names:
+                names = [name.strip() for name in values]
+                if repeated(names) is not None:
+                    problem = f"two columns have the same name ({', '.join(names)})"
+                    raise InputError(f"{file}: {problem}; rename one of them")
+            elif values:
                 number += 1
-                yield number - 1, values
+                columns = names or [str(column) for column in range(len(values))]
+                if len(values) != len(columns):
+                    raise InputError(
+                        f"{where}: the row must have {len(names)} values ({', '.join(names)}), and "
+                        f"has {len(values)}; mend the row"
+                    )
+                yield Row(where, number, dict(zip(columns, values, strict=True)))
 
 
 def _delimiter(file: Path) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import Findings, Row, lines_of, read_table, read_values, well_formed
+from docemb_lib.corpus.rows import Findings, Row, lines_of, read_table, well_formed
 from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.judged import make_ranking
 from docemb_lib.evaluation.tasks import (
@@ -135,15 +135,14 @@ def _pair_rows(folder: Path, names: Sequence[str], findings: Findings) -> Iterat
     """Yield rows of 0 or 1, the first text and the second; there is a file for each split."""
     for split, name in zip(SPLITS, names, strict=True):
         file = _published(folder / name)
-        for number, values in read_values(file, findings, ","):
-            where = f"{file}, row {number + 1}"
+        for row in read_table(file, findings, delimiter=",", named=False):
+            values = [*row.fields.values()]
             with findings.collecting():
                 if len(values) != 3 or values[0].strip() not in ("0", "1"):
                     problem = f"the row must be 0 or 1 and two texts, but it is {values!r:.40}"
-                    raise InputError(f"{where}: {problem}; look for a shifted column")
+                    raise InputError(f"{row.where}: {problem}; look for a shifted column")
                 label, first, second = (value.replace(SEPARATOR, " ") for value in values)
-                fields = {"label": label, "first": first, "second": second}
-                yield split, Row(where, number + 1, fields)
+                yield split, row._replace(fields={"label": label, "first": first, "second": second})
 
 
 def _published(file: Path) -> Path:
@@ -191,7 +190,7 @@ def read_articles(file: Path) -> dict[str, str]:
     """
     findings = Findings()
     texts: dict[str, str] = {}
-    for row in read_table(file, findings, ","):
+    for row in read_table(file, findings, delimiter=","):
         with findings.collecting():
             try:
                 title, literal = row.fields.values()

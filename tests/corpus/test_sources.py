@@ -349,13 +349,3 @@ def test_the_fingerprint_changes_with_the_files_of_a_data_set(hub, tmp_path):
     before = source_fingerprint(Corpus(**hub))
     write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
-
-
-def test_the_fingerprint_changes_with_every_split_of_a_folder(tmp_path):
-    rows = {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")}
-    folder = write_files(tmp_path / "halved", rows)
-    halved = [{"dataset": str(folder), "split": split} for split in ("train", "test")]
-    settings = {"source": "hub", "documents": None, "datasets": halved}
-    before = source_fingerprint(Corpus(**settings))
-    write_rows(folder / "train.jsonl", [{"text": "other"}])
-    assert source_fingerprint(Corpus(**settings)) != before

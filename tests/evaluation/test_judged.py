@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytrec_eval
 from conftest import write_files, write_rows
 
 from docemb_lib.evaluation import Retrieval
@@ -52,32 +51,6 @@ def test_files_of_a_folder_name_their_splits(tmp_path: Path) -> None:
         "validation": [[0]],
         "test": [[1, 2], [3]],
     }
-
-
-@pytest.mark.parametrize("name", ["test.tsv~", ".test.tsv"])
-def test_copies_that_programs_leave_behind_are_no_relevance_files(tmp_path: Path, name) -> None:
-    task = folder_task(beir(tmp_path, **{f"qrels/{name}": "2\tc1\t1\n"}))
-    assert task.splits["test"].relevant == [[1, 2], [3]]
-
-
-def test_scores_of_a_folder_are_trec_evals(tmp_path: Path) -> None:
-    task = folder_task(beir(tmp_path, QRELS + "2\tgone\t2\n"))
-    X = np.random.default_rng(0).normal(size=(6, 3))
-    similarities = by_cosine(X)([4, 5])[:, :4]
-    runs = {}
-    for query, row in zip("12", similarities, strict=True):
-        runs[query] = {f"c{n}": float(value) for n, value in enumerate(row, start=1)}
-    judged: dict[str, dict[str, int]] = {}
-    for line in [*QRELS.splitlines()[1:], "2\tgone\t2"]:
-        query, document, grade = line.split("\t")
-        judged.setdefault(query, {})[document] = int(grade)
-    measures = {"map", "recip_rank", "ndcg_cut_10", "recall_100"}
-    by_query = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(runs)
-    expected = {name: (by_query["1"][name] + by_query["2"][name]) / 2 for name in measures}
-    score = task.score(X)
-    found = [score.mean, score.extra["mrr"], score.extra["ndcg@10"], score.extra["recall@100"]]
-    names = ["map", "recip_rank", "ndcg_cut_10", "recall_100"]
-    assert found == pytest.approx([expected[name] for name in names], abs=1e-9)
 
 
 def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog) -> None:
