@@ -74,11 +74,11 @@ def local_documents(
                 if not findings.refused:
                     yield document
         if len(ids) == before and not findings.refused:
+            findings.end(place)
             mend = "add rows to the file"
             if place.is_dir():
                 mend = f"add .txt or .md files, or name data files, as in {place}/*.parquet"
-            said = findings.said(place)
-            raise InputError(f"{place}: it holds no document; {said and f'{said}; '}{mend}")
+            raise InputError(f"{place}: it holds no document; {mend}")
     findings.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
 
 

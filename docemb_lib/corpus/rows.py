@@ -78,23 +78,10 @@ class Findings:
             if self.count <= REPORTED:
                 self.bad.append(bad)
 
-    def said(self, place: object) -> str:
-        """Return what is left out of a place, as in "left out: 15 × .html"; "" for nothing."""
-        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(self.left_out.items()))
-        bad = f"left out as bad: {self._listing(place)}" if self.count else ""
-        return "; ".join(filter(None, (kinds and f"left out: {kinds}", bad)))
-
     def end(self, place: object) -> None:
         """Say in one line what is left out of a place; raises InputError for what is bad."""
         if self.refused and self.count == 1:
             raise InputError(f"{self.bad[0]}, or {SKIP}")
-        if self.refused:
-            raise InputError(f"{place}: {self._listing(place)}; mend them, or {SKIP}")
-        if self.said(place):
-            warn_once("%s: %s", as_line(place), as_line(self.said(place)))
-
-    def _listing(self, place: object) -> str:
-        """Return the number of bad rows and files, and the places of the first ones by cause."""
         causes: dict[str, list[str]] = {}
         for bad in self.bad:
             where, _, problem = str(bad).partition(": ")
@@ -104,7 +91,14 @@ class Findings:
         if self.count > REPORTED:
             named += f"; and {self.count - REPORTED} more"
         number = "1 row or file" if self.count == 1 else f"{self.count} rows or files"
-        return f"{number}{' are bad' * self.refused}: {named}"
+        if self.refused:
+            raise InputError(f"{place}: {number} are bad: {named}; mend them, or {SKIP}")
+        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(self.left_out.items()))
+        said = [f"left out: {kinds}"] if kinds else []
+        if self.count:
+            said.append(f"left out as bad: {number}: {named}")
+        if said:
+            warn_once("%s: %s", as_line(place), as_line("; ".join(said)))
 
 
 class Row(NamedTuple):
