@@ -153,6 +153,7 @@ def _of_file(
     findings: Findings,
 ) -> Iterator[tuple[str, Document]]:
     """Yield the documents of a data file, and where each is, for messages."""
+    source = stem(file)
     names = IDS if id_field is None else (id_field,)
     with_ids = None  # whether the first row has an id, as all the others then must
     for where, number, fields in read_rows(file, findings):
@@ -171,7 +172,7 @@ def _of_file(
             elif value is not None:
                 problem = f"there is an id ({name}), and the first row has none"
                 raise InputError(f"{where}: {problem}; give every row one, or none")
-            yield where, Document(clean(id), text_of(fields, texts, where=where), stem(file))
+            yield where, Document(clean(id), text_of(fields, texts, where=where), source)
     if with_ids is False and not findings.refused:
         message = "%s: no row has an id (%s); the numbers of the rows are the ids"
         warn_once(message, as_line(file), ", ".join(IDS))
