@@ -24,7 +24,6 @@ from docemb_lib.evaluation.tasks import (
     SPLITS,
     Ranking,
     Retrieval,
-    Split,
     Task,
     documents_of,
     texts_of_examples,
@@ -266,17 +265,13 @@ def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for split, data in task.splits.items():
+        statistics: dict[str, float]
+        if isinstance(data, Ranking):
+            statistics = {"documents": len(data.texts), "queries": len(data.queries)}
+            statistics["relevant_mean"] = float(np.mean([*map(len, data.relevant)]))
+        else:
+            statistics = {"examples": len(data.labels), "classes": len(set(data.labels))}
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
-        statistics = _sizes(data) | {"over_384": 100 * float((tokens > 384).mean())}
+        statistics["over_384"] = 100 * float((tokens > 384).mean())
         rows += [(split, name, value) for name, value in statistics.items()]
     return pd.DataFrame(rows, columns=["split", "statistic", "value"])
-
-
-def _sizes(data: Split) -> dict[str, float]:
-    if isinstance(data, Ranking):
-        return {
-            "documents": len(data.texts),
-            "queries": len(data.queries),
-            "relevant_mean": float(np.mean([len(rows) for rows in data.relevant])),
-        }
-    return {"examples": len(data.labels), "classes": len(set(data.labels))}
