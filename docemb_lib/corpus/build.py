@@ -50,7 +50,7 @@ def build_corpus(
     folder: Path,
     copy_words: int | None = None,
 ) -> DatasetDict:
-    """A corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
+    """Return a corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
 
     Columns: id, text, source, n_words, and one per counter. Rows of `tasks` have also `split`
     (train, validation or test) and `see_also`, the ids of other rows of `tasks` to which they
@@ -144,7 +144,7 @@ def write_parts(
 
 
 def open_parts(folder: Path) -> Dataset:
-    """All parts as one data set, memory-mapped."""
+    """Return all parts as one data set, memory-mapped."""
     from datasets import Dataset, concatenate_datasets
 
     parts = [Dataset.from_file(str(file)) for file in sorted(folder.glob("*.arrow"))]
@@ -152,7 +152,7 @@ def open_parts(folder: Path) -> Dataset:
 
 
 def digest(text: str, words: int | None) -> bytes:
-    """16 bytes of a hash of the first `words` words (None: all), equal for copies.
+    """Return 16 bytes of a hash of the first `words` words (None: all), equal for copies.
 
     Case and white space make no difference.
     """
@@ -203,7 +203,7 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
 
 
 def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
-    """The rows of the documents, ordered by a hash of seed and id, without copies.
+    """Return the rows of the documents, ordered by a hash of seed and id, without copies.
 
     Of each group of copies the row of the first id stays. Raises InputError for two different
     documents with the same id.
@@ -227,7 +227,7 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
 def _measured(
     batch: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
-    """The columns of some documents; `digest` and `see_also` are removed from a finished corpus."""
+    """Return the columns of some documents; a finished corpus has no `digest` and `see_also`."""
     ids, texts, sources, links = map(list, zip(*batch, strict=True))
     # Texts are counted once where two columns share a counter.
     counts = {counter: counter(texts) for counter in set(counters.values())}

@@ -15,6 +15,6 @@ class Document(NamedTuple):
 
 
 def not_installed(package: str) -> InputError:
-    """The error for a package whose documentation is asked for, and which is not here."""
+    """Return the error for a package whose documentation is asked for, and which is not here."""
     mend = "install it (`pip install`), or leave it out"
     return InputError(f"corpus.packages: {package} is not installed; {mend}")

@@ -12,18 +12,14 @@ import re
 import tokenize
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, starmap, takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
 from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
-from joblib import cpu_count
-
 from docemb_lib.base.progress import progress
-from docemb_lib.base.tokenizing import batched
-from docemb_lib.base.worker_pool import WorkerPool
 from docemb_lib.corpus.document import Document, not_installed
 
 PACKAGES = (
@@ -67,9 +63,6 @@ SKIPPED = {
 # as long as twenty others or more.
 WORDS = (80, 6000)
 
-FILES = 64  # that a process reads at a time
-WORTH = 512  # files for a process at least, because its start takes as long as reading so many
-
 # Names inside other words count too: `to_numpy` and `NetworkXError` give away the package as
 # `numpy` does.
 NAMES = "|".join([r"scikit[\W_]{0,9}learn", "natural language toolkit", "pytorch", *PACKAGES])
@@ -83,8 +76,17 @@ IMPORT = re.compile(
 )
 FROM = re.compile(rf"\bfrom[ \t]+(?:{NAMES})[ \t]+(?=import\b)", re.IGNORECASE)
 
-HEADING = re.compile(r"see[ -]?also\s*:?\s*|\.\. seealso::(?P<inline>.*)", re.IGNORECASE)
-RULE = re.compile(r"([-=~^*])\1{2,}\s*")
+# A section is underlined; it ends at the next underlined heading, or with text that is indented
+# less. Any other block ends with the lines that are indented deeper than its heading.
+RULE = r"[ ]*(?:-{3,}|={3,}|~{3,}|\^{3,}|\*{3,})[ ]*$"
+BLOCK = re.compile(
+    rf"""
+    ^(?P<indent>[ ]*) (?: see[ -]?also [ ]* :? [ ]* | [.][.][ ]seealso::(?P<inline>.*) ) (?:\n|\Z)
+    (?: {RULE} \n? (?: (?! [ ]*\S.*\n{RULE} ) (?: (?P=indent) | [ ]*$ ) .*\n? )*
+    | (?: (?: (?P=indent)[ ] | [ ]*$ ) .*\n? )* )
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
 # In running text: a whole parenthesis, or up to the end of the sentence or paragraph.
 SENTENCE = re.compile(
     r"(?is)\(\s*see[ -]?also\b(?:[^()]|\([^()]*\))*\)|"
@@ -102,26 +104,18 @@ LIST = re.compile(
 
 # Functions that attach documentation to compiled objects.
 ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}
-# Methods of strings that change too little of a text to be evaluated.
-TEXT_METHODS = {"replace", "strip", "lstrip", "rstrip"}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+# By the dotted path of a module, class or function, private parts included: its dedented docstring
+# by the name "", and those of its public methods by their names
+Pages = dict[str, dict[str, str]]
 Known = dict[str, list[tuple[list[str], str]]]  # last part of a path -> full paths and their ids
 
 
-@dataclass
-class Page:
-    """The documentation of one public module, class or function."""
+class Page(NamedTuple):
+    """The documentation of one public module, class or function, without what it may not say."""
 
-    module: str  # dotted path of the module that defines it, private parts included
-    name: str  # "" for the page of the module itself
-    doc: str = ""  # dedented; "" where only members are documented
-    # docs of the public methods of a class, in source order
-    members: dict[str, str] = field(default_factory=dict)
-
-
-class _Clean(NamedTuple):
-    path: str  # private parts included
-    members: list[str]  # names of the documented methods
+    package: str
+    paths: list[str]  # its own, private parts included, and those of its documented methods
     text: str
     cited: dict[str, None]  # names, to be resolved
 
@@ -129,7 +123,7 @@ class _Clean(NamedTuple):
 def installed_docs(
     packages: Sequence[str] = PACKAGES, *, words: tuple[int, int] = WORDS
 ) -> list[Document]:
-    """The documentation pages of `packages`, sorted by id, no two with the same text.
+    """Return the documentation pages of `packages`, sorted by id, no two with the same text.
 
     The id is the dotted path without its private parts, where that is unique; `source` is the
     package; `see_also` holds ids of pages of the same package.
@@ -141,39 +135,35 @@ def installed_docs(
     fewest, most = words
     files = [file for package in packages for file in _source_files(package)]
     pages = {}
-    pool = WorkerPool()
-    parts = [(part,) for part in batched(files, FILES)]
-    jobs = min(cpu_count(), len(files) // WORTH)
-    results = pool.map(_read, parts, jobs=jobs) if jobs > 1 else starmap(_read, parts)
-    for cleaned in progress(results, total=len(parts), desc="reading docs", unit="blocks"):
-        for page in cleaned:
-            if fewest <= len(page.text.split()) <= most:
-                pages[page.path] = page
-    pool.stop()
+    for file, module in progress(files, desc="reading docs", unit="files"):
+        for path, docs in read_pages(file, module).items():
+            page = _clean(path, docs)
+            if page.package in packages and fewest <= len(page.text.split()) <= most:
+                pages[path] = page
 
     uses = Counter(map(_public, pages))
     by_id = {}
     for path, page in pages.items():
         public = _public(path)
         by_id[public if uses[public] == 1 else path] = page
-    first: dict[str, str] = {}  # of texts that are equal except for case and spacing, the first id
+    distinct: dict[str, str] = {}  # of texts that are equal but for case and spacing, the first id
     for id in sorted(by_id):
-        first.setdefault(" ".join(by_id[id].text.lower().split()), id)
-    documents: list[Document] = []
-    for package in sorted(packages):
-        ids = (id for id in first.values() if by_id[id].path.partition(".")[0] == package)
-        documents += _linked({id: by_id[id] for id in ids}, package)
+        distinct.setdefault(" ".join(by_id[id].text.lower().split()), id)
+    known: Known = defaultdict(list)
+    for id in distinct.values():
+        for path in by_id[id].paths:
+            known[path.rpartition(".")[2]].append((path.split("."), id))
+    documents = []
+    for id in distinct.values():
+        page = by_id[id]
+        targets = dict.fromkeys(_resolve(name, page.paths[0], known) for name in page.cited)
+        see_also = tuple(target for target in targets if target not in {None, id})
+        documents.append(Document(id, page.text, page.package, see_also))
     return documents
 
 
-def _read(files: Sequence[tuple[Path, str]]) -> list[_Clean]:
-    """The pages of source files, each with its module's name."""
-    pages = chain.from_iterable(starmap(read_pages, files))
-    return [_clean(page) for page in pages]
-
-
 def _source_files(package: str) -> Iterator[tuple[Path, str]]:
-    """The source files of a package and their module names, found without importing it."""
+    """Yield the source files of a package and their module names, without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise not_installed(package)
@@ -184,93 +174,77 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(parts).removesuffix(".py").removesuffix(".__init__")
 
 
-def _clean(page: Page) -> _Clean:
-    """A page without See Also sections and names of packages."""
+def _clean(path: str, docs: Mapping[str, str]) -> Page:
+    """Return a page without See Also sections and names of packages."""
     cited: dict[str, None] = {}
     texts = []
-    for name, doc in {"": page.doc, **page.members}.items():
+    for name, doc in docs.items():
         text, names = cut_see_also(doc)
         texts.append(f"{name}\n{text}" if name else text)
         cited |= dict.fromkeys(names)
-    path = f"{page.module}.{page.name}" if page.name else page.module
-    return _Clean(path, [*page.members], remove_names("\n\n".join(texts)), cited)
+    paths = [f"{path}.{name}".strip(".") for name in docs]
+    return Page(path.partition(".")[0], paths, remove_names("\n\n".join(texts)), cited)
 
 
 def _public(path: str) -> str:
     return ".".join(part for part in path.split(".") if not part.startswith("_"))
 
 
-def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
-    """The documents of a package; `see_also` are the pages that the cited names stand for."""
-    known: Known = {}
-    for id, page in pages.items():
-        for path in [page.path, *(f"{page.path}.{member}" for member in page.members)]:
-            parts = path.split(".")
-            known.setdefault(parts[-1], []).append((parts, id))
-    for id, page in pages.items():
-        targets = dict.fromkeys(_resolve(name, page.path, known) for name in page.cited)
-        see_also = tuple(target for target in targets if target not in {None, id})
-        yield Document(id, page.text, package, see_also)
-
-
 def _resolve(name: str, citing: str, known: Known) -> str | None:
-    """The id of the nearest page that `name` on the page `citing` stands for, None for a tie.
+    """Return the id of the nearest page that `name` on a page stands for, None for a tie.
 
-    The nearest page shares most leading parts with the citing page, then has the shortest public
-    path. A full name (one that begins with the package) may leave out inner parts: numpy.argsort is
-    numpy._core.fromnumeric.argsort.
+    The nearest page of the package shares most leading parts with the citing page, then has the
+    shortest public path. A full name (one that begins with the package) may leave out inner parts:
+    numpy.argsort is numpy._core.fromnumeric.argsort.
     """
     wanted = name.split(".")
     here = citing.split(".")
     ranked = defaultdict(set)
     for parts, id in known.get(wanted[-1], ()):
         remaining = iter(parts)
-        if all(part in remaining for part in wanted):  # `wanted` is a subsequence of `parts`
-            is_full = wanted[0] == here[0]
-            shared = 0 if is_full else sum(takewhile(bool, map(eq, here, parts)))
-            ranked[-shared, sum(not part.startswith("_") for part in parts)].add(id)
+        # `wanted` is a subsequence of `parts`.
+        if parts[0] == here[0] and all(part in remaining for part in wanted):
+            shared = 0 if wanted[0] == here[0] else sum(takewhile(bool, map(eq, here, parts)))
+            ranked[-shared, sum(not _is_private(part) for part in parts)].add(id)
     nearest = ranked[min(ranked)] if ranked else set()
     return nearest.pop() if len(nearest) == 1 else None
 
 
-def read_pages(path: Path, module: str) -> list[Page]:
-    """The documented public objects of a file, the module `module`; [] if it is no valid Python."""
+def read_pages(file: Path, module: str) -> Pages:
+    """Return the documented public objects of a module's file; {} if it is no valid Python."""
     try:
-        with tokenize.open(path) as file, warnings.catch_warnings():
+        with tokenize.open(file) as opened, warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # invalid escapes in the packages
-            tree = ast.parse(file.read())
+            tree = ast.parse(opened.read())
     except (SyntaxError, UnicodeDecodeError):
-        return []
-    pages: dict[tuple[str, str], Page] = {}
-
-    def page(place: str, name: str) -> Page:
-        return pages.setdefault((place, name), Page(place, name))
-
-    page(module, "").doc = _docstring(tree)
+        return {}
+    pages: Pages = defaultdict(partial(dict, {"": ""}))
+    pages[module][""] = _docstring(tree)
     for statement in _statements(tree.body):
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                _document(page(module, statement.name), statement)
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id=name), attr="__doc__"), *_], value=value
-            ):
-                page(module, name).doc = _constant_doc(value)
-            case ast.Assign(targets=[ast.Name(id="__doc__"), *_], value=value):
-                page(module, "").doc = _constant_doc(value) or page(module, "").doc
-            case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.Call() as call):
-                _document_compiled(page, module, call, assigned=name)
-            case ast.Expr(value=ast.Call() as call):
-                _document_compiled(page, module, call)
-    documented = [page for page in pages.values() if page.doc or page.members]
-    return [page for page in documented if not _is_private(page.name or page.module)]
+                _add_definition(pages[f"{module}.{statement.name}"], statement)
+            case ast.Assign([ast.Attribute(ast.Name(name), "__doc__"), *_], value):
+                pages[f"{module}.{name}"][""] = _constant_doc(value)
+            case ast.Assign([ast.Name("__doc__"), *_], value):
+                pages[module][""] = _constant_doc(value) or pages[module][""]
+            case ast.Assign([ast.Name(name), *_], ast.Call() as call):
+                _add_compiled(pages, call, module, f"{module}.{name}")
+            case ast.Expr(ast.Call() as call):
+                _add_compiled(pages, call, module)
+    return {
+        path: docs
+        for path, docs in pages.items()
+        if any(docs.values()) and not _is_private(path.rpartition(".")[2])
+    }
 
 
-def _is_private(path: str) -> bool:
-    return path.rpartition(".")[2].startswith("_")
+def _is_private(name: str) -> bool:
+    return name.startswith("_")
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Top-level statements, and those under `if`, `try`, `with` and `for`."""
+    """Yield top-level statements, and those under `if`, `try`, `with` and `for`."""
     for statement in body:
         yield statement
         if isinstance(statement, ast.If | ast.Try | ast.With | ast.For):
@@ -278,71 +252,53 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements(getattr(statement, "orelse", []))
 
 
-def _document(page: Page, definition: Definition) -> None:
-    page.doc = page.doc or _docstring(definition)
-    if not isinstance(definition, ast.ClassDef):
-        return
-    for member in _statements(definition.body):
-        if not isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        doc = _docstring(member)
-        if doc and member.name == "__init__":  # many classes document their parameters here
-            page.doc = f"{page.doc}\n\n{doc}".strip()
-        elif doc and not _is_private(member.name):
-            page.members.setdefault(member.name, doc)
+def _add_definition(docs: dict[str, str], definition: Definition) -> None:
+    docs[""] = docs[""] or _docstring(definition)
+    for member in _statements(definition.body) if isinstance(definition, ast.ClassDef) else ():
+        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+            doc = _docstring(member)
+            if doc and member.name == "__init__":  # many classes document their parameters here
+                docs[""] = f"{docs['']}\n\n{doc}".strip()
+            elif doc and not _is_private(member.name):
+                docs.setdefault(member.name, doc)
 
 
-def _document_compiled(
-    page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str = ""
-) -> None:
-    """Add the documentation that a call attaches to a compiled object."""
+def _add_compiled(pages: Pages, call: ast.Call, module: str, assigned: str = "") -> None:
+    """Add the documentation that a call attaches to a compiled object, or to a method of it."""
     function = getattr(call.func, "id", getattr(call.func, "attr", ""))
-    if function not in ATTACHING:
-        return
-    match call.args:
-        case [ast.Constant(value=str(name)), doc]:
+    match call.args if function in ATTACHING else []:
+        case [ast.Constant(str(place)), ast.Constant(str(name)), doc, *_]:
+            path = f"{place}.{name}"
+        case [ast.Constant(str(name)), doc]:
             # A method of torch's tensors, or a function of scipy.special.
-            place = "torch.Tensor" if function == "add_docstr_all" else module
-        case [
-            ast.Constant(value=str(place)),
-            ast.Constant(value=str(name)),
-            ast.Tuple(elts=[member, doc]),
-        ]:
-            method = constant_text(member)
-            if not _is_private(method):
-                page(place, name).members[method] = _constant_doc(doc)
-            return
-        case [ast.Constant(value=str(place)), ast.Constant(value=str(name)), doc, *_]:
-            pass
+            path = f"{'torch.Tensor' if function == 'add_docstr_all' else module}.{name}"
         case [ast.Attribute() as compiled, doc]:
-            place, _, name = ast.unparse(compiled).rpartition(".")
-            if assigned:
-                place = module
-                name = assigned
+            path = assigned or ast.unparse(compiled)
         case _:
             return
-    page(place, name).doc = _constant_doc(doc)
+    method = ""
+    if isinstance(doc, ast.Tuple):
+        method = constant_text(doc.elts[0])
+        doc = doc.elts[1]
+    if not _is_private(method):
+        pages[path][method] = _constant_doc(doc)
 
 
 def constant_text(node: ast.expr) -> str:
-    """The constant text of a string expression, without what is computed at run time."""
+    """Return the constant text of a string expression, without what is computed at run time."""
     match node:
-        case ast.Constant(value=str(text)):
+        case ast.Constant(str(text)):
             return text
-        case ast.JoinedStr(values=values):
+        case ast.JoinedStr(values):
             return "".join(map(constant_text, values))
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
+        case ast.BinOp(left, ast.Add(), right):
             return constant_text(left) + constant_text(right)
-        case ast.BinOp(left=left, op=ast.Mod()):
-            return constant_text(left).replace("%%", "%")
-        case ast.Call(func=ast.Attribute(value=inner, attr="format")):
+        case ast.Call(ast.Attribute(inner, "format")):
             # In seaborn's placeholders, the attributes of `seealso` are names of functions.
             text = re.sub(r"\{seealso\.(\w+)\}", r"\1", constant_text(inner))
             text = re.sub(r"(?<!\{)\{[\w.]+\}(?!\})", "", text)
             return text.replace("{{", "{").replace("}}", "}")
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in TEXT_METHODS:
-            return constant_text(inner)
-        case ast.Call(func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[inner]):
+        case ast.Call(ast.Name("dedent") | ast.Attribute(_, "dedent"), [inner]):
             return constant_text(inner)
     return ""
 
@@ -356,66 +312,36 @@ def _docstring(node: ast.Module | Definition) -> str:
 
 
 def _tidy_docstring(text: str) -> str:
-    """The text dedented, without the placeholders that a decorator fills.
+    """Return the text dedented, without the placeholders that a decorator fills.
 
     These are `%(name)s`, and `{name}` alone on a line.
     """
-    text = re.sub(r"%\([\w:.]+\)s", "", text)
-    text = re.sub(r"(?m)^[ \t]*\{\w+\}[ \t]*$", "", text)
+    text = re.sub(r"%\([\w:.]+\)s|(?m:^[ \t]*\{\w+\}[ \t]*$)", "", text)
     return inspect.cleandoc(text).rstrip()
 
 
 def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without its references to other pages, and the names that they cite.
+    """Return the text without its references to other pages, and the names that they cite.
 
     A reference is a See Also section, a block of `.. seealso::`, or a sentence "See also ...".
     """
-    kept = []
     cited = []
-    lines = text.split("\n")
-    start = 0
-    while start < len(lines):
-        heading = HEADING.fullmatch(lines[start].strip())
-        end = _block_end(lines, start) if heading else start + 1
-        if heading:
-            cited += _cited_names(heading["inline"] or "")
-            block = [line for line in lines[start + 1 : end] if line.strip() and not _is_rule(line)]
-            for line in block:
-                if _indent(line) == _indent(block[0]):  # descriptions are indented deeper
-                    cited += _cited_names(line)
-        else:
-            kept.append(lines[start])
-        start = end
-    text = "\n".join(kept)
+    for block in BLOCK.finditer(text):
+        cited += _cited_names(block["inline"] or "")
+        below = block[0].split("\n")[1:]
+        lines = [line for line in below if line.strip() and not re.match(RULE, line)]
+        for line in lines:
+            if _indent(line) == _indent(lines[0]):  # descriptions are indented deeper
+                cited += _cited_names(line)
+    text = BLOCK.sub("", text)
     for sentence in SENTENCE.findall(text):
         cited += _cited_names(LEAD.sub("", sentence.strip("()")))
     return _tidy(SENTENCE.sub("", text)), tuple(dict.fromkeys(cited))
 
 
 def remove_names(text: str) -> str:
-    """`text` without the names and aliases of the packages; `numpy.argsort` becomes `argsort`."""
+    """Return the text without names of packages; `numpy.argsort` becomes `argsort`."""
     return _tidy(NAME.sub("", FROM.sub("", IMPORT.sub("", text))))
-
-
-def _block_end(lines: list[str], heading: int) -> int:
-    """Index of the first line after the block that `lines[heading]` opens.
-
-    A block with an underlined heading ends at the next underlined heading or with text that is
-    indented less. Any other ends with the lines that are indented deeper.
-    """
-    indent = _indent(lines[heading])
-    following = [*lines[1:], ""]
-    underlined = _is_rule(following[heading])
-    for at in range(heading + 1 + underlined, len(lines)):
-        deeper = _indent(lines[at]) - indent
-        ends = (deeper < 0 or _is_rule(following[at])) if underlined else deeper <= 0
-        if ends and lines[at].strip():
-            return at
-    return len(lines)
-
-
-def _is_rule(line: str) -> bool:
-    return RULE.fullmatch(line.strip()) is not None
 
 
 def _indent(line: str) -> int:
@@ -423,7 +349,7 @@ def _indent(line: str) -> int:
 
 
 def _cited_names(text: str) -> list[str]:
-    """The names cited in one entry (`a, b : what they do`) or in a sentence of prose."""
+    """Return the names cited in one entry (`a, b : what they do`) or in a sentence of prose."""
     plain = QUOTED.sub(r"\1", text)
     entry = re.split(r"\s:|:\s|:$", plain.strip().removeprefix("- ").removeprefix("* "))[0].strip()
     if LIST.fullmatch(entry):
@@ -434,6 +360,6 @@ def _cited_names(text: str) -> list[str]:
 
 
 def _tidy(text: str) -> str:
-    """The text without trailing spaces and runs of blank lines."""
+    """Return the text without trailing spaces and runs of blank lines."""
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n")

@@ -1,8 +1,8 @@
 """Reads the rows of data files, and splits texts into sentences and words.
 
-Data files are read one row at a time. What is malformed is a InputError that names the file and the
-place in it; `Findings` collects several of them, and what is passed over. Sentences are found in
-some 300 languages (`sentencex`), parts of speech in English (`textblob`), without a download.
+Data files are read one row at a time. Malformed rows raise InputError, which names the file and the
+row; `Findings` collects several of them and counts what is passed over. Sentences are found in some
+300 languages (`sentencex`), parts of speech in English (`textblob`), without a download.
 """
 
 import codecs
@@ -15,24 +15,22 @@ import sys
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentencex import segment
 
-from docemb_lib.base.errors import InputError, as_line
+from docemb_lib.base.errors import InputError, as_line, repeated
 from docemb_lib.base.integrity import warn_once
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # FORMATS in messages
 DATA_FILES = ".jsonl, .ndjson, .json, .csv, .tsv (each also .gz) or .parquet"
-DELIMITERS = ",\t;|"  # of tables
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-BATCH = 256  # rows of a parquet file held in memory
-COUNTED = re.compile(r"\b(file|folder|line|link|text)\b")  # what is passed over, without an s
+BATCH = 256  # rows of a Parquet file held in memory
 REPORTED = 10  # bad rows and files that an error names; the others are counted
 SKIP = "leave out what is bad with --skip-bad (skip_bad: true in a profile)"
 # Characters split into sentences at a time. In scripts without spaces, the time that sentencex
@@ -53,23 +51,22 @@ TOKENS = re.compile(
 
 
 class Findings:
-    """What a reading meets beside good rows: bad rows and files, and what is passed over.
+    """Collects bad rows and files, and counts what is passed over.
 
     Args:
         skip_bad: leave out what is bad, and say so, instead of raising an error at the end.
-        collects: keep what is bad for the end, instead of raising the first error at once.
     """
 
-    def __init__(self, *, skip_bad: bool = False, collects: bool = True) -> None:
+    def __init__(self, *, skip_bad: bool = False) -> None:
         self.skip_bad = skip_bad
-        self.collects = collects
-        self.bad: list[InputError] = []
+        self.count = 0  # of bad rows and files
+        self.bad: list[InputError] = []  # the first `REPORTED` of them
         self.left_out: Counter[str] = Counter()  # numbers by kind
 
     @property
     def refused(self) -> bool:
         """Whether `end` will raise an error."""
-        return bool(self.bad) and not self.skip_bad
+        return self.count > 0 and not self.skip_bad
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
@@ -77,36 +74,31 @@ class Findings:
         try:
             yield
         except InputError as bad:
-            if not self.collects:
-                raise
-            self.bad.append(bad)
-
-    def counted(self) -> str:
-        """What is passed over, as in "left out: 15 .html, 2 blank lines"; "" for nothing."""
-        kinds = []
-        for kind, count in sorted(self.left_out.items()):
-            plural = kind if count == 1 else COUNTED.sub(r"\1s", kind, count=1)
-            kinds.append(f"{count} {plural}")
-        return f"left out: {', '.join(kinds)}" if kinds else ""
+            self.count += 1
+            if self.count <= REPORTED:
+                self.bad.append(bad)
 
     def end(self, place: object) -> None:
         """Say in one line what is left out of a place; raises InputError for what is bad."""
-        if self.refused and len(self.bad) == 1:
+        if self.refused and self.count == 1:
             raise InputError(f"{self.bad[0]}, or {SKIP}")
         causes: dict[str, list[str]] = {}
-        for bad in self.bad[:REPORTED]:
+        for bad in self.bad:
             where, _, problem = str(bad).partition(": ")
             short = where.removeprefix(f"{place}, ").removeprefix(f"{place}/")
             causes.setdefault(problem.rpartition("; ")[0], []).append(short)
-        named = "; ".join(f"{cause} ({', '.join(at)})" for cause, at in causes.items())
-        more = len(self.bad) - REPORTED
-        named += f"; and {more} more" if more > 0 else ""
-        count = "1 row or file" if len(self.bad) == 1 else f"{len(self.bad)} rows or files"
+        named = "; ".join(f"{cause} ({', '.join(rows)})" for cause, rows in causes.items())
+        if self.count > REPORTED:
+            named += f"; and {self.count - REPORTED} more"
+        number = "1 row or file" if self.count == 1 else f"{self.count} rows or files"
         if self.refused:
-            raise InputError(f"{place}: {count} are bad: {named}; mend them, or {SKIP}")
-        for said in (self.counted(), f"left out as bad: {count}: {named}" if self.bad else ""):
-            if said:
-                warn_once("%s: %s", as_line(place), as_line(said))
+            raise InputError(f"{place}: {number} are bad: {named}; mend them, or {SKIP}")
+        kinds = ", ".join(f"{count} × {kind}" for kind, count in sorted(self.left_out.items()))
+        said = [f"left out: {kinds}"] if kinds else []
+        if self.count:
+            said.append(f"left out as bad: {number}: {named}")
+        if said:
+            warn_once("%s: %s", as_line(place), as_line("; ".join(said)))
 
 
 class Row(NamedTuple):
@@ -118,156 +110,119 @@ class Row(NamedTuple):
 
 
 def file_format(file: Path) -> str | None:
-    """One of FORMATS, by the name of the file; None for any other."""
+    """Return one of FORMATS, by the name of the file; None for any other."""
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
     return suffix if suffix in FORMATS else None
 
 
 def check_format(file: Path) -> None:
     """Raise InputError for what is no file of one of FORMATS."""
-    if file.exists() and not (file.is_file() or file.is_dir()):
-        raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
     if file_format(file) is None:
-        raise InputError(
-            f"{file}: this is not a data file; "
-            f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
-        )
+        further = "" if file.is_dir() else ", or a folder"
+        raise InputError(f"{file}: this is not a data file; give {DATA_FILES}{further}")
 
 
 def any_word(*words: str) -> re.Pattern[str]:
-    """A pattern that finds one of the words in lower case, outside of longer words.
+    """Compile a pattern that finds one of the words in lower case, outside of longer words.
 
     It finds test in `c4-test.00000.json`, and nothing in `latest`.
     """
     return re.compile(rf"(?<![a-z])({'|'.join(map(re.escape, words))})(?![a-z])")
 
 
-def visible_files(folder: Path, left_out: Counter[str] | None = None) -> list[Path]:
-    """Every file below a folder, sorted, without hidden files and files in hidden folders.
+def visible_files(folder: Path) -> list[Path]:
+    """Return every file below a folder, sorted, without hidden files and hidden folders.
 
-    left_out: counts folders that are links, which are not entered, and what is no file.
+    Folders that are links are not entered.
     """
-    files = []
-    for path in sorted(folder.rglob("*")):
-        if "/." in f"/{path.relative_to(folder).as_posix()}":
-            continue
-        if path.is_file():
-            files.append(path)
-        elif left_out is not None and (path.is_symlink() or not path.is_dir()):
-            left_out["linked folder" if path.is_dir() else "broken link or device"] += 1
-    return files
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [file for file in files if "/." not in f"/{file.relative_to(folder).as_posix()}"]
 
 
 def ending_of(file: Path) -> str:
-    """The kind of a file that is passed over: `.html`, or "without an ending"."""
+    """Return the kind of a file that is passed over: `.html`, or "without an ending"."""
     return file.suffix.lower() or "without an ending"
 
 
 def read_rows(file: Path, findings: Findings | None = None) -> Iterator[Row]:
-    """The rows of a file of one of FORMATS.
+    """Yield the rows of a file of one of FORMATS.
 
-    CSV and TSV begin with a line of column names, whose delimiter is found by looking. JSON is an
-    object on each line, an array of objects, or a mapping of objects by their ids, which become the
-    field `id`.
+    CSV and TSV begin with a line of column names. JSON is an object on each line, an array of
+    objects, or a mapping of objects by their ids, which become the field `id`.
 
-    findings: collects what is malformed, and counts blank lines. None: InputError is raised while
-    reading.
+    findings: collects what is malformed. None: an InputError at the end names all bad rows.
     """
-    findings = findings or Findings(collects=False)
-    with findings.collecting():
+    collected = Findings() if findings is None else findings
+    with collected.collecting():
         check_format(file)
         match file_format(file):
             case ".csv" | ".tsv":
-                yield from read_csv(file, findings, delimiter=_delimiter(file))
+                yield from read_table(file, collected)
             case ".parquet":
                 yield from _read_parquet(file)
             case _:
-                yield from _read_json(file, findings)
+                yield from _read_json(file, collected)
+    if findings is None:
+        collected.end(file)
 
 
-def read_csv(
-    file: Path,
-    findings: Findings,
-    *,
-    columns: Sequence[str] | None = None,
-    delimiter: str = ",",
+def read_table(
+    file: Path, findings: Findings, *, delimiter: str | None = None, named: bool = True
 ) -> Iterator[Row]:
-    """The rows of a CSV file; `columns` names them where the file has no line of names.
+    """Yield the rows of a table; blank lines are passed over.
 
-    Values may be quoted with `"`. Between tabs a quotation mark is a character like any other,
-    unless all rows, read with quoting, have as many values as the first. Raises InputError for
-    repeated names, broken quoting, and too few or many values; see `read_rows`.
+    Values may be quoted with `"`.
+
+    Args:
+        findings: collects rows with broken quoting, or with more or fewer values than names.
+            Reading goes on with the next line.
+        delimiter: None: a tab if the first line has one, or else what cuts it into most values.
+        named: whether the first line has the names of the columns; else they are 0, 1, 2.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
-    is_plain = delimiter == "\t" and not _is_quoted(file)
-    reader = csv.reader(
-        lines_of(file),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
-    names = columns
+    delimiter = delimiter or _delimiter(file)
+    reader = csv.reader(lines_of(file), delimiter=delimiter, skipinitialspace=True, strict=True)
+    names: list[str] = []
     number = 0
-    try:
-        for values in reader:
-            if not values:
-                findings.left_out["blank line"] += 1
-                continue
-            if names is None:
+    while True:
+        with findings.collecting():
+            where = f"{file}, row {number + 1}"
+            try:
+                values = next(reader, None)
+            except csv.Error as error:
+                number += 1
+                raise InputError(
+                    f"{where}: there is broken quoting up to line {reader.line_num} ({error}); "
+                    "close every quoted value, and double each quotation mark inside of one"
+                ) from error
+            if values is None:
+                return
+            if values and named and not names:
                 names = [name.strip() for name in values]
-                _refuse_repeated(file, names)
-                continue
-            number += 1
-            where = f"{file}, row {number}"
-            with findings.collecting():
-                if len(values) != len(names):
+                if repeated(names) is not None:
+                    problem = f"two columns have the same name ({', '.join(names)})"
+                    raise InputError(f"{file}: {problem}; rename one of them")
+            elif values:
+                number += 1
+                columns = names or [str(column) for column in range(len(values))]
+                if len(values) != len(columns):
                     raise InputError(
-                        f"{where} (up to line {reader.line_num}): the row must have {len(names)} "
-                        f"values ({', '.join(names)}), and has more or fewer; "
-                        "mend the row"
+                        f"{where}: the row must have {len(names)} values ({', '.join(names)}), and "
+                        f"has {len(values)}; mend the row"
                     )
-                yield Row(where, number, dict(zip(names, values, strict=True)))
-    except csv.Error as error:
-        raise InputError(
-            f"{file}: there is broken quoting up to line {reader.line_num} ({error}); "
-            "close every quoted value, and double each quotation mark inside of one"
-        ) from error
+                yield Row(where, number, dict(zip(columns, values, strict=True)))
 
 
 def _delimiter(file: Path) -> str:
-    """The delimiter of the first line; of equally likely ones the usual one."""
-    first = next(filter(str.strip, lines_of(file)), "")
-    usual = "\t" if file_format(file) == ".tsv" else ","
-    return delimiter_in(first, usual + DELIMITERS)
-
-
-def delimiter_in(line: str, delimiters: str) -> str:
-    """The delimiter that cuts a line into most parts; of equal ones the first."""
-    parts = {}
-    for delimiter in delimiters:
-        reader = csv.reader([line.replace("\r", "")], delimiter=delimiter)
-        parts[delimiter] = len(next(reader, []))
-    return max(parts, key=parts.__getitem__)
-
-
-def _is_quoted(file: Path) -> bool:
-    """Whether each row between tabs has as many values as the first if quotation marks quote."""
-    try:
-        rows = csv.reader(lines_of(file), delimiter="\t", strict=True)
-        return len({len(values) for values in rows if values}) <= 1
-    except csv.Error:
-        return False
-
-
-def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
-    if len(set(names)) < len(names):
-        raise InputError(
-            f"{file}: two columns have the same name ({', '.join(names)}); rename one of them"
-        )
+    line = next(filter(str.strip, lines_of(file)), "")
+    if "\t" in line or file_format(file) == ".tsv":
+        return "\t"
+    # Names of columns may hold blanks; ids in a file of links are cut by them.
+    return max(",;|" if file_format(file) else ",; ", key=line.count)
 
 
 def field_in(fields: Mapping[str, object], *names: str) -> str | None:
-    """The first of the names that a row has, as the row writes it.
+    """Return the first of the names that a row has, as the row writes it.
 
     Where no field has just this name, case makes no difference.
     """
@@ -281,40 +236,37 @@ def field_in(fields: Mapping[str, object], *names: str) -> str | None:
 
 
 def listed(fields: Mapping[str, object]) -> str:
-    """The names of fields, for messages."""
+    """Return the names of fields, for messages."""
     return ", ".join(map(repr, sorted(fields))) or "an empty row"
 
 
-def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: str) -> str:
-    """The string in a field, or those of several with a blank line between; see `clean`.
+def text_of(fields: Mapping[str, object], names: Sequence[str], *, where: str) -> str:
+    """Return the strings in the named fields with a blank line between; see `clean`.
 
-    Of several fields, those that are missing or null are left out. Raises InputError, which begins
-    with `where`, if no field is there or one holds no string.
+    Of several fields, those that are null are left out. Raises InputError, which begins with
+    `where`, if a field is missing or holds no string.
     """
-    names = [field] if isinstance(field, str) else list(field)
-    written = [field_in(fields, name) for name in names]
-    there = [name for name in written if name is not None]
-    if not there:
-        raise InputError(
-            f"{where}: there is no field {' or '.join(map(repr, names))}, only {listed(fields)}; "
-            "name the one that holds the text (--text-field, or text_field in a profile)"
-        )
-    parts = []
-    for name in there:
-        value = fields[name]
+    texts = []
+    for name in names:
+        written = field_in(fields, name)
+        value = fields[written] if written else None
         if isinstance(value, str):
-            parts.append(value)
-        elif value is not None or len(there) == 1:
-            kind = "null" if value is None else f"{type(value).__name__} {value!r:.40}"
-            mend = "write a text" if value is None else "quote the value"
+            texts.append(value)
+        elif not written:
             raise InputError(
-                f"{where}: the field {name!r} must be a string, but it is {kind}; {mend}"
+                f"{where}: there is no field {name!r} (--text-field, or text_field in a profile), "
+                f"only {listed(fields)}; name another one"
             )
-    return clean("\n\n".join(filter(str.strip, parts)) if len(there) > 1 else "".join(parts))
+        elif value is not None or len(names) == 1:
+            kind = "null" if value is None else f"{type(value).__name__} {value!r:.40}"
+            raise InputError(
+                f"{where}: the field {written!r} must be a string, but it is {kind}; write a text"
+            )
+    return clean("\n\n".join(filter(str.strip, texts)))
 
 
 def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined, and unpaired surrogates replaced by U+FFFD.
+    """Return the text with surrogate pairs joined, and unpaired surrogates replaced by U+FFFD.
 
     Unpaired ones cannot be stored as UTF-8.
     """
@@ -322,76 +274,38 @@ def well_formed(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """The text `well_formed` and composed (NFC): an accent is written in one of two ways."""
+    """Return the text `well_formed` and composed (NFC): an accent is written in one of two ways."""
     return unicodedata.normalize("NFC", well_formed(text))
 
 
 def _read_json(file: Path, findings: Findings) -> Iterator[Row]:
-    lines = _filled_lines(file, findings)
-    opening = list(islice(lines, 2))
-    if len(opening) == 1 or (opening and not _is_json(opening[0][1])):
-        opening += lines
-        content: object = None
-        try:
-            content = json.loads("".join(line for _, line in opening), object_pairs_hook=_fields)
-        except (ValueError, RecursionError) as error:
-            if len(opening) > 1 and opening[0][1].strip() in ("[", "{"):
-                raise InputError(f"{file}: this is not JSON ({error}); write it again") from error
-        if isinstance(content, list):
-            for number, item in enumerate(content, start=1):
-                with findings.collecting():
-                    yield _row_of(f"{file}, item {number}", number, item)
-            return
-        if isinstance(content, dict):
-            if not content or not all(isinstance(item, dict) for item in content.values()):
-                yield Row(f"{file}, line 1", 1, content)
-                return
-            for number, (id, fields) in enumerate(content.items(), start=1):
-                yield Row(f"{file}, entry {id!r:.40}", number, {"id": id} | fields)
-            return
-    for number, line in chain(opening, lines):
-        where = f"{file}, line {number}"
+    lines = ((number, line) for number, line in enumerate(lines_of(file), 1) if line.strip())
+    number, first = next(lines, (1, "[]"))
+    texts: Iterator[tuple[int, str]] = chain([(number, first)], lines)
+    unit = "line"
+    if first.strip() == "{" or first.lstrip().startswith("["):
+        texts = iter([(1, "".join(line for _, line in texts))])
+        unit = "item"
+    for start, text in texts:
         with findings.collecting():
-            try:
-                item = json.loads(line, object_pairs_hook=_fields)
-            except (ValueError, RecursionError) as error:
-                raise InputError(
-                    f"{where}: the line is not JSON ({error}); write one JSON object on each line"
-                ) from error
-            yield _row_of(where, number, item)
+            items = _objects_in(text, f"{file}, {unit} {start}")
+            for number, fields in enumerate(items, start):
+                yield Row(f"{file}, {unit} {number}", number, fields)
 
 
-def _row_of(where: str, number: int, item: object) -> Row:
-    if isinstance(item, dict):
-        return Row(where, number, item)
-    raise InputError(
-        f"{where}: there is a {type(item).__name__} and no object with fields; "
-        "write one JSON object on each line, or an array of objects"
-    )
-
-
-def _is_json(line: str) -> bool:
+def _objects_in(text: str, where: str) -> list[dict[str, object]]:
+    """Return the objects of an array, of a mapping by ids (with the ids), or a single one."""
+    mend = "write an object with fields on each line, or an array of objects"
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the field {name!r} is there twice")
-    return fields
-
-
-def _filled_lines(file: Path, findings: Findings) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(lines_of(file), start=1):
-        if line.strip():
-            yield number, line
-        else:
-            findings.left_out["blank line"] += 1
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: this is not JSON ({error}); {mend}") from error
+    items = content if isinstance(content, list) else [content]
+    if not all(isinstance(item, dict) for item in items):
+        raise InputError(f"{where}: there is a value without fields; {mend}")
+    if items == [content] and content and all(isinstance(v, dict) for v in content.values()):
+        return [{"id": id} | fields for id, fields in content.items()]
+    return items
 
 
 def _read_parquet(file: Path) -> Iterator[Row]:
@@ -401,75 +315,36 @@ def _read_parquet(file: Path) -> Iterator[Row]:
     number = 0
     try:
         with ParquetFile(file) as table:
-            columns = table.schema_arrow
-            _refuse_repeated(file, columns.names)
-            # pyarrow gives the values of such columns as JSON.
-            is_json = [
-                name
-                for name, kind in zip(columns.names, columns.types, strict=True)
-                if getattr(kind, "extension_name", "") == "arrow.json"
-            ]
             for batch in table.iter_batches(batch_size=BATCH):
                 for fields in batch.to_pylist():
                     number += 1
-                    for name in is_json:
-                        fields[name] = json.loads(fields[name] or "null")
                     yield Row(f"{file}, row {number}", number, fields)
-    except (ArrowException, OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (ArrowException, OSError) as error:
         raise InputError(
-            f"{file}: this is not a whole parquet file ({error}); write it again"
+            f"{file}: this is not a whole Parquet file ({error}); write it again"
         ) from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """The lines of a file in UTF-8, or in UTF-16 with its mark, split at newlines only.
+    """Yield the lines of a file with their ends, in UTF-8, or in UTF-16 with its mark.
 
-    A byte order mark at the beginning is dropped. A line that is not UTF-8 is read as Latin-1, and
-    a warning says how many there are. Raises InputError for a file that cannot be read or holds
-    NUL.
+    A byte order mark at the beginning is dropped, and .gz is unpacked. Raises InputError for a file
+    that cannot be read or has another encoding.
     """
-    number = 0
-    in_latin_1 = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-            lines: Iterable[str | bytes] = stream
-            if stream.peek(2)[:2] in UTF_16:
-                lines = io.TextIOWrapper(stream, "utf-16", newline="\n")
-            for number, line in enumerate(lines, start=1):
-                text, is_latin_1 = _decoded(line, number)
-                in_latin_1 += is_latin_1
-                if "\0" in text:
-                    raise ValueError("it holds NUL bytes, as a binary file does")
-                yield text
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        if isinstance(error, OSError) and error.strerror:
-            raise InputError(
-                f"{file}: the file cannot be read ({error.strerror}); "
-                "check that it is there and that you may read it"
-            ) from error
+            encoding = "utf-16" if stream.peek(2)[:2] in UTF_16 else "utf-8-sig"
+            yield from io.TextIOWrapper(stream, encoding, newline="")
+    except UnicodeError as error:
+        raise InputError(f"{file}: the file is not in UTF-8; save it again, as UTF-8") from error
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            f"{file}, near line {number}: the file cannot be read ({error}); "
-            "save it again, whole and as UTF-8"
+            f"{file}: the file cannot be read ({error}); save it again, whole"
         ) from error
-    if in_latin_1:
-        message = "%s: lines that are not UTF-8 are read as Latin-1: %d"
-        warn_once(message, as_line(file), in_latin_1)
-
-
-def _decoded(line: str | bytes, number: int) -> tuple[str, bool]:
-    """The text of a line, and whether it was read as Latin-1."""
-    if isinstance(line, str):
-        return line, False
-    try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8"), False
-    except UnicodeDecodeError:
-        return line.decode("latin-1"), True
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:
-    """The sentences of `text` in their order; joined, they are the text with all its whitespace.
+    """Return the sentences of a text; joined, they are the text with all its whitespace.
 
     A blank line ends a sentence, a line break does not. Time is linear in the length of the text.
 
@@ -499,7 +374,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 
 def tag_words(text: str) -> list[tuple[str, str]]:
-    """Every word of an English text in its order, and its part of speech, one of `PARTS`.
+    """Return every word of an English text in its order, and its part of speech, one of `PARTS`.
 
     Signs and numbers are not words.
     """

@@ -20,7 +20,7 @@ from docemb_lib.base.files import digest_of, fingerprint_of, hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
-from docemb_lib.corpus.reader import local_documents, local_paths, matches, names_in, stem
+from docemb_lib.corpus.reader import files_in, local_documents, local_paths, matches, stem
 from docemb_lib.corpus.rows import (
     Findings,
     Row,
@@ -43,7 +43,7 @@ CountTokens = Callable[[list[str]], list[int]]  # texts -> the number of tokens 
 
 
 def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterable[Document]:
-    """The documents of a corpus section, at most `settings.documents`.
+    """Return the documents of a corpus section, at most `settings.documents`.
 
     Args:
         count_tokens: gives numbers of student tokens, for data sets with `min_student_tokens`.
@@ -66,12 +66,12 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
 
 def source_fingerprint(settings: TextSource) -> str:
-    """A hash that identifies the texts, see `source_inputs`."""
+    """Return a hash that identifies the texts, see `source_inputs`."""
     return fingerprint_of(source_inputs(settings))
 
 
 def source_inputs(settings: TextSource) -> dict[str, Any]:
-    """What identifies the texts, as JSON: versions of packages, or `files_fingerprint`.
+    """Return what identifies the texts, as JSON: versions of packages, or `files_fingerprint`.
 
     Raises InputError for a package or a file that is not there.
     """
@@ -84,7 +84,7 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
     elif settings.source == "local":
         try:
             places = local_paths(settings.path or [])
-            inputs["files"] = files_fingerprint((place, names_in(place)) for place in places)
+            inputs["files"] = files_fingerprint((place, files_in(place)) for place in places)
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
@@ -99,13 +99,13 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
 
 
 def streamed(settings: TextSource) -> list[str]:
-    """The data sets of a hub that a source streams; none for local files."""
+    """Return the data sets of a hub that a source streams; none for local files."""
     remote = [source for source in settings.datasets if not _dataset_files(source)]
     return [" ".join(filter(None, (source.dataset, source.config))) for source in remote]
 
 
 def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
-    """A hash of the contents of files and of their names, which copying and moving do not change.
+    """Return a hash of the contents and names of files, which copying and moving do not change.
 
     A name begins with the folder that is given. For more than `BY_CONTENT` bytes in all, sizes and
     times of the last change stand for the contents. Raises InputError for an unreadable file.
@@ -134,7 +134,7 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
 
 @cache
 def _version(package: str) -> str:
-    """The version of an installed package, by its import name. Raises InputError."""
+    """Return the version of an installed package, by its import name. Raises InputError."""
     with suppress(PackageNotFoundError):  # most are installed under their import name
         return version("scikit-learn" if package == "sklearn" else package)
     names = packages_distributions().get(package)  # reads all of site-packages
@@ -144,7 +144,7 @@ def _version(package: str) -> str:
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
-    """The `settings.documents` documents with the lowest hashes of seed and id.
+    """Return the `settings.documents` documents with the lowest hashes of seed and id.
 
     Documents that are added later replace few of them.
     """
@@ -160,7 +160,7 @@ def _draw(id: str, seed: int) -> bytes:
 
 
 def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:
-    """Equal shares of all data sets.
+    """Yield equal shares of all data sets.
 
     Without `settings.documents`, all of the first data set and as many of each other one.
     """
@@ -180,7 +180,7 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Doc
 def hub_documents(
     source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens
 ) -> Iterator[Document]:
-    """A uniform sample of `limit` documents of a data set (None: all); all rows are streamed.
+    """Yield a uniform sample of `limit` documents of a data set (None: all), which is streamed.
 
     Blank and repeated texts are left out, and those below `source.min_student_tokens`. The id is a
     hash of the text. The sample, which is held in memory, consists of the documents with the lowest
@@ -205,7 +205,7 @@ def hub_documents(
 
 
 def _hashed_documents(source: HubDataset) -> Iterator[Document]:
-    """The documents of all rows with a text."""
+    """Yield the documents of all rows with a text."""
     name = stem(Path(source.dataset))
     files = _dataset_files(source)
     findings = Findings()
@@ -216,7 +216,7 @@ def _hashed_documents(source: HubDataset) -> Iterator[Document]:
         rows = (row for _, row in pairs)
     for row in progress(rows, desc=f"streaming {name}", unit="rows"):
         with findings.collecting():
-            text = text_of(row.fields, source.text_field, where=row.where)
+            text = text_of(row.fields, [source.text_field], where=row.where)
             if findings.refused:  # the other bad rows are still to be found
                 continue
             if not text.strip():
@@ -233,7 +233,7 @@ def _drawn(
     source: HubDataset,
     count_tokens: CountTokens,
 ) -> list[Document]:
-    """The `limit` documents with the lowest draws, without repeated ones, of those that are long.
+    """Return the `limit` long documents with the lowest draws, without repeated ones.
 
     Tokens are counted only for documents that can still be among them.
     """
@@ -252,7 +252,7 @@ def _drawn(
 def _long(
     documents: Iterator[Document], source: HubDataset, count_tokens: CountTokens
 ) -> Iterator[Document]:
-    """The documents that are long enough for `source`; counts tokens only where that matters."""
+    """Yield the documents that are long enough for `source`; count tokens where that matters."""
     least = source.min_student_tokens
     if least is None:
         yield from documents
@@ -263,7 +263,7 @@ def _long(
 
 
 def _dataset_files(source: HubDataset) -> list[Path]:
-    """The data files of a local data set; [] for a hub.
+    """Return the data files of a local data set; [] for a hub.
 
     Of a folder these are the files with the split in their names. Raises InputError where there is
     none.
@@ -293,7 +293,7 @@ def _dataset_files(source: HubDataset) -> list[Path]:
 def hub_rows(
     dataset: str, config: str | None, splits: Sequence[str], *, streaming: bool
 ) -> Iterator[tuple[str, Row]]:
-    """The split and the fields of every row of a hub's data set, in those of `splits` that it has.
+    """Yield the split and the row for every row of a hub's data set, in its splits among `splits`.
 
     Raises InputError for an unknown or unreachable data set, ConnectionError for a hub that fails
     on the way.

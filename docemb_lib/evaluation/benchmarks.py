@@ -5,12 +5,10 @@ and as much for validation. Its document matching is the task `aan`.
 """
 
 import ast
-import collections
-import io
 import json
 import logging
 import pickle
-import pickletools
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +17,13 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import Findings, Row, lines_of, read_csv, well_formed
+from docemb_lib.corpus.rows import Findings, Row, lines_of, read_table, well_formed
 from docemb_lib.evaluation import readers
+from docemb_lib.evaluation.judged import make_ranking
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Ranking,
     Retrieval,
-    Split,
     Task,
     documents_of,
     texts_of_examples,
@@ -34,18 +32,17 @@ from docemb_lib.evaluation.tasks import (
 logger = logging.getLogger(__name__)
 
 SHARE = 0.2  # of each class drawn for test, and as much for validation
-PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no line of names
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
 LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
-# What a row raises whose second column is no Python list of (title, text).
-NOT_LITERAL = (
-    ValueError,
-    TypeError,
-    AttributeError,
-    SyntaxError,
-    MemoryError,
-    RecursionError,
-)
+# The types of the published lists. Unpickling may call any function, so `PlainUnpickler` admits
+# these alone. They are built in: a pickle may set attributes of what it builds, and these refuse.
+PLAIN: dict[str, type] = {
+    **{kind.__name__: kind for kind in (dict, list, set, frozenset, int, str, defaultdict)},
+    "OrderedDict": dict,
+    "Counter": dict,
+}
+# Python 2, in pickles of protocol 2 and below, calls the module of built-in types __builtin__.
+MODULES = ("builtins", "__builtin__", "collections")
 
 
 class Benchmark(NamedTuple):
@@ -56,8 +53,8 @@ class Benchmark(NamedTuple):
 
     hub: str | None = None  # id of the data set on a hub
     config: str | None = None  # the configuration of the data set, or the subfolder of a copy
-    text: tuple[str, ...] = ("text",)  # names of the field in the different layouts
-    label: tuple[str, ...] = ("label",)
+    text: str = "text"  # the name of the field
+    label: tuple[str, ...] = ("label",)  # its names in different layouts
     files: tuple[str, ...] = ()  # pairs: train, validation, test; similar articles: articles, lists
     size: int | None = None  # documents in Table 1 of the SimDE paper; None: a task of the thesis
 
@@ -71,23 +68,21 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "pan": Benchmark(files=("pla_train.csv", "pla_dev.csv", "pla_test.csv")),
     "wines": Benchmark(files=("wines.txt", LISTS)),
     "games": Benchmark(files=("video_games.txt", LISTS)),
-    "fakenews": Benchmark(text=("content", "text"), label=("type", "label"), size=8_558_957),
+    "fakenews": Benchmark(text="content", label=("type", "label"), size=8_558_957),
     "20news": Benchmark("SetFit/20_newsgroups", label=("label_text", "label"), size=18_846),
-    "arxiv-abstracts": Benchmark(
-        text=("abstract", "text"), label=("categories", "label"), size=2_162_833
-    ),
+    "arxiv-abstracts": Benchmark(text="abstract", label=("categories", "label"), size=2_162_833),
     "nyt": Benchmark(size=13_081),
     "bbcnews": Benchmark("SetFit/bbc-news", label=("label_text", "category", "label"), size=2_225),
 }
 
 
 def benchmark_task(name: str, source: str | None = None) -> Task:
-    """A published task by name.
+    """Return a published task by name.
 
     source: a folder with the published files; for a task without `files` also a file or the id of a
     data set on a hub; None: the task's data set on the hub. Logs a size that differs from that in
-    the SimDE paper, and the number of rows without text or class, which the tasks of that paper
-    leave out. Raises InputError for an unknown name and for data that do not fit.
+    the SimDE paper; rows without text or class are left out of the tasks of that paper. Raises
+    InputError for an unknown name and for data that do not fit.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -97,11 +92,10 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         raise InputError(
             f"benchmark task {name}: it is on no hub; name the folder or file that holds its data"
         )
-    files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
     if LISTS in benchmark.files:
-        task: Task = Retrieval(name, {"test": read_similar_articles(*files)})
-    else:
-        task = readers.head_task(name, _examples(name, source, files))
+        articles, lists = (_published(Path(source) / file) for file in benchmark.files)
+        return Retrieval(name, {"test": read_similar_articles(articles, lists)})
+    task = readers.head_task(name, _examples(name, source))
     size = sum(len(texts_of_examples(data)) for data in task.splits.values())
     if benchmark.size not in (None, size):
         message = "task %s has %d documents, and the paper has %d; scores are not comparable"
@@ -109,23 +103,18 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     return task
 
 
-def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
+def _examples(name: str, source: str) -> pd.DataFrame:
     benchmark = BENCHMARKS[name]
     of_paper = benchmark.size is not None
-    findings = Findings()
-    if files:
-        rows = _pair_rows(files)
-        texts: list[tuple[str, ...]] = [(column,) for column in PAIR_COLUMNS[1:]]
+    findings = Findings(skip_bad=of_paper)
+    if benchmark.files:
+        rows = _pair_rows(Path(source), benchmark.files, findings)
+        texts: list[tuple[str, ...]] = [("first",), ("second",)]
     else:
         rows = readers.source_rows(source, findings, config=benchmark.config)
-        texts = [benchmark.text]
+        texts = [(benchmark.text,)]
     examples = readers.read_examples(
-        rows,
-        findings,
-        texts=texts,
-        label=benchmark.label,
-        where=f"task {name}",
-        skip_blank=of_paper,
+        rows, findings, texts=texts, label=benchmark.label, where=f"task {name}"
     )
     if name == "arxiv-abstracts":
         # The archive of the first category, math of `math.CO cs.DM`: 38 classes.
@@ -141,39 +130,40 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     return readers.draw_splits(examples, share=SHARE, seed=0, where=source)
 
 
-def _pair_rows(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
-    """Rows of 0 or 1, the first text and the second, quoted with `"`; a file for each split."""
-    for split, file in zip(SPLITS, files, strict=True):
-        for row in read_csv(file, Findings(collects=False), columns=PAIR_COLUMNS):
-            fields = {name: str(value) for name, value in row.fields.items()}
-            if fields["label"].strip() not in ("0", "1"):
-                raise InputError(
-                    f"{row.where}: the label is {fields['label']!r:.40} and must be 0 or 1; look "
-                    "for a shifted column"
-                )
-            texts = {name: fields[name].replace(SEPARATOR, " ") for name in PAIR_COLUMNS[1:]}
-            yield split, row._replace(fields=fields | texts)
+def _pair_rows(folder: Path, names: Sequence[str], findings: Findings) -> Iterator[tuple[str, Row]]:
+    """Yield rows of 0 or 1, the first text and the second; there is a file for each split."""
+    for split, name in zip(SPLITS, names, strict=True):
+        file = _published(folder / name)
+        for row in read_table(file, findings, delimiter=",", named=False):
+            values = [*row.fields.values()]
+            with findings.collecting():
+                if len(values) != 3 or values[0].strip() not in ("0", "1"):
+                    problem = f"the row must be 0 or 1 and two texts, but it is {values!r:.40}"
+                    raise InputError(f"{row.where}: {problem}; look for a shifted column")
+                label, first, second = (value.replace(SEPARATOR, " ") for value in values)
+                yield split, row._replace(fields={"label": label, "first": first, "second": second})
 
 
-def _plain_or_packed(file: Path) -> Path:
-    other = file.with_name(f"{file.name}.json" if file.name == LISTS else f"{file.name}.gz")
-    return other if other.is_file() else file
+def _published(file: Path) -> Path:
+    """Return a published file, its packed copy, or the JSON in its place."""
+    copies = (file.with_name(f"{file.name}{ending}") for ending in ("", ".gz", ".json"))
+    return next(filter(Path.is_file, copies), file)
 
 
 def missing_files(name: str, source: str) -> list[str]:
-    """The files of a benchmark that a folder lacks; none for the id of a data set on a hub."""
+    """Return the files of a benchmark that a folder lacks; none for the id of a hub's data set."""
     folder = Path(source)
     wanted = BENCHMARKS[name].files
     if not wanted and folder.is_absolute() and not folder.exists():
         return ["its published file or folder"]
-    return [file for file in wanted if not _plain_or_packed(folder / file).is_file()]
+    return [file for file in wanted if not _published(folder / file).is_file()]
 
 
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
-    """All articles as the pool, those with a list as queries.
+    """Return all articles as the pool, those with a list as queries.
 
-    Left out, and counted: titles without an article, the title of the list itself, lists without a
-    remaining title.
+    Titles without an article, the title of the list itself, and lists without a remaining title are
+    left out and counted.
     """
     texts = read_articles(articles)
     lists = read_relevance(relevance)
@@ -187,75 +177,35 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     if missing or len(links) < len(lists):
         message = "%s: without an article, %d of %d lists and %d relevant titles are left out"
         logger.warning(message, relevance, len(lists) - len(links), len(lists), missing)
-    return readers.make_ranking(texts, links)
+    return make_ranking(texts, links)
 
 
 def read_articles(file: Path) -> dict[str, str]:
-    """Text of each article by its title, in file order: the title, then every section with a text.
+    """Return the text of each article by its title, in file order: the title and every section.
 
     The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste
-    Sour."`. Raises InputError for any other row and for a second article of a title.
+    Sour."`; a section without a text is left out. Raises InputError for any other row and for a
+    second article of a title.
     """
-    texts = {}
-    for row in read_csv(file, Findings(collects=False)):
-        try:
-            title, literal = row.fields.values()
-            sections = ast.literal_eval(literal)
-            parts = [title, *(f"{name} {text}" for name, text in sections if text.strip())]
-        except NOT_LITERAL as error:
-            raise InputError(
-                f"{row.where}: a row must hold a title and a Python list of (title, text), its "
-                "sections; mend it"
-            ) from error
-        if title in texts:
-            raise InputError(
-                f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete "
-                "one"
-            )
-        texts[title] = well_formed(" ".join(parts))
+    findings = Findings()
+    texts: dict[str, str] = {}
+    for row in read_table(file, findings, delimiter=","):
+        with findings.collecting():
+            try:
+                title, literal = row.fields.values()
+                sections = ast.literal_eval(literal)
+                parts = [title, *(f"{name} {text}" for name, text in sections if text.strip())]
+            except Exception as error:  # what is no literal raises many kinds of errors
+                raise InputError(
+                    f"{row.where}: a row must hold a title and a Python list of (title, text), its "
+                    "sections; mend it"
+                ) from error
+            if title in texts:
+                problem = f"the title {title!r} stands in an earlier row too"
+                raise InputError(f"{row.where}: {problem}; rename or delete one")
+            texts[title] = well_formed(" ".join(parts))
+    findings.end(file)
     return texts
-
-
-def read_relevance(file: Path) -> dict[str, list[str]]:
-    """For each title the titles to retrieve, each once. Raises InputError.
-
-    Values of an inner mapping (votes) are ignored.
-    """
-    try:
-        data = (
-            json.loads("".join(lines_of(file)))
-            if file.suffix == ".json"
-            else read_plain_pickle(file)
-        )
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{file}: the file is not JSON ({error}); mend it") from error
-    needed = "the file must hold a mapping from titles to lists of titles"
-    wrong = InputError(f"{file}: {needed}; mend it, or copy the published one")
-    if not isinstance(data, Mapping):
-        raise wrong
-    lists = {}
-    for title, targets in data.items():
-        several = isinstance(targets, Mapping | list | tuple | set | frozenset)
-        if not several or not all(isinstance(name, str) for name in (title, *targets)):
-            raise wrong
-        ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
-        lists[title] = list(dict.fromkeys(ordered))
-    return lists
-
-
-# Unpickling may call any function, so the reader below admits these types only. All are built-in,
-# since a pickle may set attributes of any object it builds, which built-in types refuse.
-PLAIN: dict[str, type] = {
-    **{kind.__name__: kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
-    "OrderedDict": dict,
-    "Counter": dict,
-    "defaultdict": collections.defaultdict,
-}
-# Python 2, in pickles of protocol 2 and below, calls the module of built-in types __builtin__.
-MODULES = ("builtins", "__builtin__", "collections")
-# Python hashes nested tuples by unlimited recursion in C, so a key of deeply nested tuples can
-# crash the process.
-MOST_TUPLES = 10_000
 
 
 class PlainUnpickler(pickle.Unpickler):
@@ -267,62 +217,61 @@ class PlainUnpickler(pickle.Unpickler):
         return PLAIN[name]
 
 
-def read_plain_pickle(file: Path) -> object:
-    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers.
+def read_relevance(file: Path) -> dict[str, list[str]]:
+    """Return for each title the titles to retrieve, each once; inner mappings are lists with votes.
 
-    Raises InputError for any other file.
+    Raises InputError for what is no pickle of plain containers, nor JSON, of this form.
     """
     try:
-        data = file.read_bytes()
-        names = [opcode.name for opcode, _, _ in pickletools.genops(data)]
-        if sum(name.startswith("TUPLE") for name in names) > MOST_TUPLES:
-            raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
-        return PlainUnpickler(io.BytesIO(data)).load()
+        with file.open("rb") as stream:
+            is_json = file.suffix == ".json"
+            data = json.loads("".join(lines_of(file))) if is_json else PlainUnpickler(stream).load()
+        lists = {}
+        for title, targets in data.items():
+            ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
+            if isinstance(targets, str) or not all(isinstance(t, str) for t in (title, *ordered)):
+                raise TypeError(f"{title!r:.40} has no list of titles")
+            lists[title] = list(dict.fromkeys(ordered))
     except Exception as error:  # a broken pickle may raise anything
         raise InputError(
-            f"{file}: the file is refused: it is no whole pickle of plain containers "
-            f"({str(error) or type(error).__name__}); write the mapping as JSON instead"
+            f"{file}: the lists are refused ({str(error) or type(error).__name__}); "
+            f"write {LISTS}.json, a mapping from titles to lists of titles"
         ) from error
+    return lists
 
 
 def task_lengths(
     task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]
 ) -> pd.DataFrame:
-    """Columns split and those of `counters`: a row per document of each split, two for a pair.
+    """Return the columns split and those of `counters`, with a row per document, two for a pair.
 
     counters: for each column a function from texts to their numbers of tokens, which is given the
-    text of each document once.
+    text of each document of a split once.
     """
     frames = []
     for split, data in task.splits.items():
         documents = documents_of(data)
-        texts = list(documents.values())
-        columns = {name: count(texts) for name, count in counters.items()}
-        counts = pd.DataFrame(columns, list(documents))
+        columns = {name: count([*documents.values()]) for name, count in counters.items()}
         ids = [id for column in data.columns for id in column.ids]
-        frames.append(counts.loc[ids].assign(split=split))
+        frames.append(pd.DataFrame(columns, [*documents]).loc[ids].assign(split=split))
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 
 def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
-    """Columns split, statistic and value.
+    """Return the columns split, statistic and value.
 
     over_384 is the percentage of the documents with more tokens than SBERT reads in the thesis.
     lengths: `split` and `n_structural_tokens`, see `task_lengths`.
     """
     rows = []
     for split, data in task.splits.items():
+        statistics: dict[str, float]
+        if isinstance(data, Ranking):
+            statistics = {"documents": len(data.texts), "queries": len(data.queries)}
+            statistics["relevant_mean"] = float(np.mean([*map(len, data.relevant)]))
+        else:
+            statistics = {"examples": len(data.labels), "classes": len(set(data.labels))}
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
-        statistics = _sizes(data) | {"over_384": 100 * float((tokens > 384).mean())}
+        statistics["over_384"] = 100 * float((tokens > 384).mean())
         rows += [(split, name, value) for name, value in statistics.items()]
     return pd.DataFrame(rows, columns=["split", "statistic", "value"])
-
-
-def _sizes(data: Split) -> dict[str, float]:
-    if isinstance(data, Ranking):
-        return {
-            "documents": len(data.texts),
-            "queries": len(data.queries),
-            "relevant_mean": float(np.mean([len(rows) for rows in data.relevant])),
-        }
-    return {"examples": len(data.labels), "classes": len(set(data.labels))}

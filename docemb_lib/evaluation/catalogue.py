@@ -23,11 +23,12 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.rows import visible_files
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
-from docemb_lib.evaluation.judged import judged_task
+from docemb_lib.evaluation.judged import retrieval_task
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.readers import own_task, task_files
+from docemb_lib.evaluation.readers import labelled_task
 from docemb_lib.evaluation.reading import cut
 from docemb_lib.evaluation.tasks import (
     SPLITS,
@@ -63,7 +64,7 @@ EACH_ITS_OWN = {split: [split] for split in SPLITS}
 
 
 def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]) -> Task:
-    """The task of that name, made of `pages` if it is embedded; logs the problems of its data."""
+    """Return a task by name, made of `pages` if it is embedded; log the problems of its data."""
     evaluation = profile.evaluation
     if name in BUILDERS:
         task = embedded_task(
@@ -80,57 +81,54 @@ def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]
 
 
 def load_task(name: str, settings: Evaluation) -> Task:
-    """The own task or benchmark task of that name.
+    """Return the own task or benchmark task of a name.
 
     Raises InputError for an embedded task, which needs a corpus.
     """
     task = _own_settings(name, settings)
     if task is None:
         return benchmark_task(name, _place(name, settings))
-    return judged_task(task) if task.is_judged else own_task(task)
+    return retrieval_task(task) if task.kind == "retrieval" else labelled_task(task)
 
 
 def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[str, Any]:
-    """What determines a task, without building it.
+    """Return what determines a task, without building it.
 
     corpus: returns the fingerprint of the corpus; it is called for embedded tasks only.
     """
     files = task_fingerprint(name, profile.evaluation)
     if files:
         return {"task": name, "files": files}
-    return {
-        "task": name,
-        "corpus": corpus(),
-        "texts": profile.evaluation.texts,
-    }
+    return {"task": name, "corpus": corpus(), "texts": profile.evaluation.texts}
 
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:
-    """The settings of a task and the contents of its files; None for an embedded task.
+    """Return the settings of a task and the contents of its files; None for an embedded task.
 
     Raises InputError where a file of an own task is missing.
     """
     task = _own_settings(name, settings)
     if task:
         contents = {}
-        for field, (place, files) in task_files(task).items():
-            missing = [file for file in files if not file.is_file()]
-            if missing:
-                raise InputError(
-                    f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that "
-                    "holds the data"
-                )
-            contents[field] = files_fingerprint([(place, files)])
+        for field in ("path", "queries", "relevance"):
+            given = getattr(task, field)
+            for split, place in (given if isinstance(given, dict) else {"": given}).items():
+                if place and not place.exists():
+                    problem = f"{place} is no file; name the one that holds the data"
+                    raise InputError(f"evaluation.own_tasks: {name}: {problem}")
+                contents[f"{field} {split}"] = place and _contents(place)
         fields = task.model_dump_json(exclude={"path", "queries", "relevance"})
         return f"{fields} {contents}"
     if name not in BENCHMARKS:
         return None
-    source = _place(name, settings)
-    if not source:
-        return f"{name} {BENCHMARKS[name].hub}"
-    place = Path(source)
-    files = sorted(file for file in (place, *place.rglob("*")) if file.is_file())
-    return f"{name} {files_fingerprint([(place, files)]) if files else source}"
+    source = _place(name, settings) or BENCHMARKS[name].hub
+    place = Path(source or "")
+    return f"{name} {_contents(place) if source and place.exists() else source}"
+
+
+def _contents(place: Path) -> str:
+    """Return a hash of a file, or of the visible files of a folder."""
+    return files_fingerprint([(place, visible_files(place) if place.is_dir() else [place])])
 
 
 def splits_to_score(name: str, evaluation: Evaluation) -> list[str]:
@@ -159,7 +157,7 @@ def _own_settings(name: str, settings: Evaluation) -> OwnTask | None:
 
 
 def _place(name: str, settings: Evaluation) -> str | None:
-    """The folder, file or hub id that a profile names for a benchmark task."""
+    """Return the folder, file or hub id that a profile names for a benchmark task."""
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
 
 
@@ -171,7 +169,7 @@ def embedded_task(
     limit: int,
     partitions: Mapping[str, Sequence[str]] = EACH_ITS_OWN,
 ) -> Task:
-    """An embedded task of `rows`, the pages.
+    """Return an embedded task of `rows`, the pages.
 
     seed: determines the choice of pages and pairs; limit: most texts that scoring needs;
     partitions: the values of `split` of the pages that each split of the task is made of. Raises
@@ -203,7 +201,7 @@ def embedded_task(
 
 
 def _pages_of(rows: Sequence[Row], values: Sequence[str]) -> list[Document]:
-    """The pages with one of these values of `split`, with their links to each other."""
+    """Return the pages with one of these values of `split`, with their links to each other."""
     chosen = [row for row in rows if row["split"] in values]
     known = {row["id"] for row in chosen}
     pages = []
@@ -214,7 +212,7 @@ def _pages_of(rows: Sequence[Row], values: Sequence[str]) -> list[Document]:
 
 
 def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Labelled:
-    """At most `limit` pages: the first of every package, then the second of every package, ..."""
+    """Take at most `limit` pages: the first of every package, then the second of each, ..."""
     sources = pd.Series([page.source for page in pages])
     order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
     chosen = [pages[i] for i in order]
@@ -227,7 +225,7 @@ def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -
 def _see_also_pairs(
     pages: Sequence[Document], limit: int, rng: np.random.Generator
 ) -> LabelledPairs:
-    """As many linked pairs as unlinked ones, which permute cited pages within each package.
+    """Draw as many linked pairs as unlinked ones, which permute cited pages within each package.
 
     So every page is in equally many pairs of both classes, on either side; page and package do not
     predict the class.
@@ -251,7 +249,7 @@ def _see_also_pairs(
 
 
 def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
-    """Each first half with the second half of the same page, and with that of another page.
+    """Pair each first half with the second half of its page, and with that of another page.
 
     limit: counts halves.
     """
@@ -274,7 +272,7 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
 
 
 def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Ranking:
-    """The listed pages among all pages of the split.
+    """Return the listed pages among all pages of the split.
 
     Of more than `limit` pages, pages without a link are dropped first.
     """
@@ -304,7 +302,7 @@ def _balanced_pairs(
     related: Callable[[Document, Document], bool],
     rng: np.random.Generator,
 ) -> LabelledPairs:
-    """Each positive pair (label 1), then its first page with an unrelated second page (label 0).
+    """Return each positive pair (1), then its first page with an unrelated second page (0).
 
     Unrelated pages are drawn from the second pages of the same source by a matching, so that every
     second page is used once, if possible, and being used does not predict the class. A pair for
@@ -334,15 +332,12 @@ def _balanced_pairs(
             if choice >= 0:
                 unrelated[i] = positives[columns[choice]][1]
 
-    firsts = []
-    seconds = []
+    pairs = []
     for i, other in sorted(unrelated.items()):
-        first, second = positives[i]
-        firsts += [first, first]
-        seconds += [second, other]
-    first_texts = [page.text for page in firsts]
-    second_texts = [page.text for page in seconds]
-    first_ids = [page.id for page in firsts]
-    second_ids = [page.id for page in seconds]
+        pairs += [positives[i], (positives[i][0], other)]
+    first_texts = [first.text for first, _ in pairs]
+    second_texts = [second.text for _, second in pairs]
+    first_ids = [first.id for first, _ in pairs]
+    second_ids = [second.id for _, second in pairs]
     labels = [1, 0] * len(unrelated)
     return LabelledPairs(first_texts, second_texts, labels, first_ids, second_ids)

@@ -1,134 +1,148 @@
-"""Retrieval tasks with queries beside the documents, as BEIR, LongEmbed and TREC lay them out.
+"""Retrieval tasks from files: documents that are queries, or queries beside the documents.
 
-A folder holds `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` and `qrels/dev.tsv` (BEIR) or
-`qrels.jsonl` (LongEmbed). The candidates are the documents alone.
+BEIR's layout is a folder with `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv` and perhaps
+`qrels/dev.tsv`. Its candidates are the documents alone.
 """
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar, cast
+
+import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.links import may_hold_links, read_links
-from docemb_lib.corpus.reader import TITLE
-from docemb_lib.corpus.rows import Findings, field_in, read_rows
-from docemb_lib.evaluation.readers import Relevance, own_texts, queries_by_split, split_in
+from docemb_lib.corpus.links import SHOWN, Links, read_links, relevant_documents
+from docemb_lib.corpus.reader import TITLE, local_documents
+from docemb_lib.corpus.rows import field_in, read_rows
+from docemb_lib.evaluation.readers import split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.settings.sections import OwnTask
+from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
-SHOWN = 3  # ids in a message
+WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 
+OfQuery = TypeVar("OfQuery")
+Relevance = Path | Mapping[SplitName, Path] | Mapping[str, Path]  # one file, or one for each split
 Texts = Mapping[str, str]  # of documents or queries, by id
-Judgements = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
 
 
-class Layout(NamedTuple):
-    """The files of a task. Without a split the validation split is drawn."""
-
-    corpus: Path
-    queries: Path
-    relevance: Relevance
-
-
-def judged_task(settings: OwnTask) -> Retrieval:
-    """A retrieval task with queries beside documents.
+def retrieval_task(settings: OwnTask) -> Retrieval:
+    """Return an own retrieval task.
 
     Raises InputError for files that are missing, malformed, or do not fit each other.
     """
-    layout = layout_of(settings)
-    documents = _texts(layout.corpus, settings)
-    queries = _texts(layout.queries, settings)
+    return Retrieval(settings.name, (_judged if settings.is_judged else _linked)(settings))
 
-    def judgements_in(file: Path) -> Judgements:
-        return read_judgements(file, documents, queries, skip_bad=settings.skip_bad)
+
+def _linked(settings: OwnTask) -> dict[str, Ranking]:
+    """Return the whole pool for every split, with the queries of its links, or with drawn ones."""
+    texts = _texts(cast(Path, settings.path), settings)
+    if settings.mask_names:
+        for id, text in texts.items():
+            texts[id] = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
+
+    def links_in(file: Path) -> dict[str, list[str]]:
+        return relevant_documents(file, texts, skip_bad=settings.skip_bad)
+
+    by_split = _by_split(settings.relevance, settings, links_in)
+    return {split: make_ranking(texts, links) for split, links in by_split.items()}
+
+
+def make_ranking(texts: Texts, links: Mapping[str, Sequence[str]]) -> Ranking:
+    """Return the ranking of texts by id, with the ids to retrieve for the id of each query."""
+    row = {id: number for number, id in enumerate(texts)}
+    relevant = [list(map(row.__getitem__, targets)) for targets in links.values()]
+    queries = [row[id] for id in links]
+    return Ranking(list(texts.values()), queries, relevant, list(texts))
+
+
+def _judged(settings: OwnTask) -> dict[str, Ranking]:
+    """Return the rankings of queries beside documents."""
+    corpus = Path(str(settings.path))
+    queries_file = settings.queries
+    relevance: Relevance | None = settings.relevance
+    if queries_file is None or relevance is None:
+        folder = corpus
+        corpus = _file(folder, "corpus.jsonl")
+        queries_file = _file(folder, "queries.jsonl")
+        by_split = {split_in(Path(file.name)): file for file in folder.glob("qrels/[!.]*.tsv")}
+        named = {split: file for split, file in by_split.items() if split}
+        relevance = named or {"test": _file(folder, "qrels/test.tsv")}
+    documents = _texts(corpus, settings, titled=True)
+    queries = _texts(queries_file, settings, titled=True)
+
+    def grades_in(file: Path) -> Links:
+        return read_links(file, documents, queries, skip_bad=settings.skip_bad)
 
     rankings = {}
-    by_split = queries_by_split(layout.relevance, settings, judgements_in)
-    for split, judgements in by_split.items():
+    for split, links in _by_split(relevance, settings, grades_in).items():
         where = f"task {settings.name}, split {split}"
-        rankings[split] = _ranking(documents, queries, judgements, where)
-    return Retrieval(settings.name, rankings)
+        rankings[split] = _judged_ranking(documents, queries, links, where)
+    return rankings
 
 
-def layout_of(settings: OwnTask) -> Layout:
-    """The files that settings name, or those of a folder.
-
-    Raises InputError for missing ones, and for two of one split.
-    """
-    if settings.queries is not None and settings.relevance is not None:
-        return Layout(Path(str(settings.path)), settings.queries, settings.relevance)
-    folder = Path(str(settings.path))
-    corpus = _file(folder, "corpus")
-    queries = _file(folder, "queries")
-    files: dict[str, Path] = {}
-    for file in sorted(filter(may_hold_links, (folder / "qrels").glob("*"))):
-        split = split_in(file.name)
-        if split in files:
-            raise InputError(
-                f"{folder / 'qrels'}: {files[split].name} and {file.name} are both of the split "
-                f"{split}; "
-                "leave one of them there"
-            )
-        if split:
-            files[split] = file
-    files = files or {"test": _file(folder, "qrels", ".tsv")}
-    return Layout(corpus, queries, files)
+def _file(folder: Path, name: str) -> Path:
+    for file in (folder / name, folder / f"{name}.gz"):
+        if file.is_file():
+            return file
+    raise InputError(
+        f"{folder}: there is no {name} in it; "
+        "it must hold corpus.jsonl, queries.jsonl and qrels/test.tsv"
+    )
 
 
-def _file(folder: Path, name: str, *further: str) -> Path:
-    candidates = [folder / f"{name}{ending}" for ending in (".jsonl", ".jsonl.gz", *further)]
-    file = next((file for file in candidates if file.is_file()), None)
-    if file is None:
-        raise InputError(
-            f"{folder}: there is no {candidates[0].name} in it; "
-            "it must hold corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.jsonl"
-        )
-    return file
-
-
-def _texts(file: Path, settings: OwnTask) -> dict[str, str]:
-    """The documents or queries of a file by id; a title is joined with the text."""
+def _texts(file: Path, settings: OwnTask, *, titled: bool = False) -> dict[str, str]:
+    """Return the documents or queries of a file by id. titled: joins a title with the text."""
     text_field = settings.text_field
-    first = next(iter(read_rows(file)), None)
+    first = next(iter(read_rows(file)), None) if titled else None
     if isinstance(text_field, str) and first and field_in(first.fields, TITLE):
         text_field = [TITLE, text_field]
-    return own_texts(file, settings, text_field)
+    documents = local_documents(
+        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
+    )
+    return {document.id: document.text for document in documents}
 
 
-def read_judgements(
-    file: Path, documents: Texts, queries: Texts, *, skip_bad: bool = False
-) -> Judgements:
-    """The grades of documents by query; those below 1 mean that a document is not relevant.
+def _by_split(
+    relevance: Relevance | None,
+    settings: OwnTask,
+    read: Callable[[Path], dict[str, OfQuery]],
+) -> dict[str, dict[str, OfQuery]]:
+    """Return what `read` finds for each query of each split in a file of links.
 
-    The layouts are those of `read_links`. Raises InputError for bad rows, unless they are left out.
+    Of a single file, a share of the queries is drawn for validation, and the rest is for test,
+    since nothing is trained.
     """
-    findings = Findings(skip_bad=skip_bad)
-    judgements: Judgements = {}
-    for query, document, grade in read_links(file, documents, findings, queries=queries):
-        judgements.setdefault(query, {})[document] = grade
-    findings.end(file)
-    return judgements
+    if relevance is None or isinstance(relevance, Mapping):
+        return {split: read(file) for split, file in (relevance or {}).items()}
+    by_query = read(relevance)
+    held = round(settings.share * len(by_query))
+    order = np.random.default_rng(settings.seed).permutation(sorted(by_query))
+    drawn = set(order[:held].tolist())
+    splits: dict[str, dict[str, OfQuery]] = {"validation": {}, "test": {}}
+    for query, value in by_query.items():
+        splits["validation" if query in drawn else "test"][query] = value
+    return {split: queries for split, queries in splits.items() if queries or split == "test"}
 
 
-def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: str) -> Ranking:
-    """The ranking of one split. What is left out or missing is logged.
+def _judged_ranking(documents: Texts, queries: Texts, links: Links, where: str) -> Ranking:
+    """Return the ranking of one split. What is left out or missing is logged.
 
     A query with the id and the text of a document is this document, and not one of its hits.
     """
     row_of = {id: row for row, id in enumerate(documents)}
-    texts = list(documents.values())
-    ids = list(documents)
+    texts = [*documents.values()]
+    ids = [*documents]
     rows = []
     relevant = []
     grades = []
     missing = []
-    absent = []
-    without = 0
-    for query, judged in judgements.items():
+    absent: list[str] = []
+    for query, judged in links.items():
         text = queries.get(query)
         # The text of a document ends with its body, below a title if there is one.
         same = documents.get(query, "")
@@ -137,7 +151,6 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
         if is_document:
             positive.pop(query, None)
         if text is None or not positive:
-            without += 1
             continue
         if is_document:
             rows.append(row_of[query])
@@ -151,7 +164,6 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
         relevant.append([row_of[id] for id in here])
         grades.append([positive[id] for id in here])
         missing.append([positive[id] for id in gone])
-    judged_documents = sum(map(len, relevant)) + len(absent)
     looks = ", ".join(map(repr, islice(documents, SHOWN)))
     named = f"{', '.join(map(repr, absent[:SHOWN]))}; the documents' ids look like {looks}"
     if not any(relevant):
@@ -161,8 +173,9 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
         )
     if absent:
         message = "%s: %d of %d relevant documents are missing (%s) and count as not found"
-        logger.warning(message, where, len(absent), judged_documents, named)
-    if without:
+        count = sum(map(len, relevant)) + len(absent)
+        logger.warning(message, where, len(absent), count, named)
+    if len(rows) < len(links):
         message = "%s: %d of %d queries have no text or no relevant document and are left out"
-        logger.warning(message, where, without, len(judgements))
+        logger.warning(message, where, len(links) - len(rows), len(links))
     return Ranking(texts, rows, relevant, ids, grades, missing, candidates=len(documents))

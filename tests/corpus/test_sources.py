@@ -28,13 +28,6 @@ def local(path, **fields):
 
 
 # Local files
-@pytest.mark.parametrize("pattern", ["a.txt", "./a.txt", "*.txt"])
-def test_a_path_that_is_given_twice_is_refused_with_this_cause(tmp_path, refused, pattern):
-    write_files(tmp_path, {"a.txt": "one"})
-    paths = [tmp_path / "a.txt", f"{tmp_path}/{pattern}"]
-    refused(r"a\.txt is given twice, by itself or by a pattern; give it once", local, paths)
-
-
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
     files = {
         "b.md": "Zweiter Brief, größer.",
@@ -70,31 +63,14 @@ def test_a_row_of_a_data_file_is_a_document_and_its_number_is_the_id_that_all_la
     assert "t.parquet: no row has an id (id, _id, doc_id" in caplog.text
 
 
-def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
-    rows = {
-        "b.jsonl": [{"text": "two"}, {"text": "three"}],
-        "a.jsonl": [{"text": "one"}],
-    }
-    write_files(tmp_path, {**rows, "folder/x.txt": "four"})
-    expected = [
-        Document("a:1", "one", "a"),
-        Document("b:1", "two", "b"),
-        Document("b:2", "three", "b"),
-    ]
-    assert local(tmp_path / "*.jsonl") == expected
-    assert local([tmp_path / "*.jsonl", tmp_path / "folder"]) == [
-        *expected,
-        Document("x.txt", "four", "folder"),
-    ]
-
-
-def test_the_folder_precedes_names_that_repeat(tmp_path):
+def test_paths_precede_the_ids_of_several_files_and_folders(tmp_path):
     write_files(tmp_path, {"a.jsonl": [{"text": "one"}]})
     for year in ("2021", "2022"):
         write_files(tmp_path / year, {"b.jsonl": [{"text": "two"}], "1.txt": "one"})
+    assert local(tmp_path / "*.jsonl") == [Document("1", "one", "a")]
     places = ("*/b.jsonl", "2021", "2022", "a.jsonl")
     ids = [document.id for document in local([tmp_path / place for place in places])]
-    assert ids == ["2021/b:1", "2022/b:1", "2021/1.txt", "2022/1.txt", "a:1"]
+    assert ids == ["2021/b.jsonl:1", "2022/b.jsonl:1", "2021/1.txt", "2022/1.txt", "a.jsonl:1"]
 
 
 def test_an_id_of_an_earlier_file_is_refused(tmp_path, refused):
@@ -108,12 +84,6 @@ def test_an_id_of_an_earlier_file_is_refused(tmp_path, refused):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "a.jsonl",
-            b'{"text": "a"}\n{oops',
-            r"a\.jsonl, line 2: the line is not JSON .*; write one JSON object on each line",
-        ),
-        ("a.jsonl", b'{"text": 5}', r"line 1: the field 'text' must be a string, but it is int 5"),
         (
             "a.jsonl",
             b'{"text": "a"}\n{"text": " \\n"}',
@@ -130,12 +100,8 @@ def test_an_id_of_an_earlier_file_is_refused(tmp_path, refused):
             r"a\.jsonl, line 2: there is an id \(id\), and the first row has none; give every",
         ),
         ("a.xlsx", b"text", r"a\.xlsx: this is not a data file; give .*, or a folder"),
-        (".", None, r"holds no document; add \.txt or \.md files"),
-        (
-            "folder/b.txt",
-            b"na\0ve",
-            r"b\.txt, near line 1: the file cannot be read \(it holds NUL bytes, .* as UTF-8",
-        ),
+        (".", None, r"holds no document; add \.txt or \.md files, or name data files, as in"),
+        ("folder/b.txt", b"na\0ve", r"b\.txt: the text holds NUL bytes, .* as UTF-8"),
         ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
     ],
 )
@@ -204,7 +170,7 @@ def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tm
             r"stories: no data file in this folder has the split 'missing' in its name; "
             "name the files by a pattern",
         ),
-        ({"text_field": "body"}, r"there is no field 'body', only 'text'"),
+        ({"text_field": "body"}, r"there is no field 'body' .*, only 'text'"),
     ],
 )
 def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message, refused):
@@ -383,13 +349,3 @@ def test_the_fingerprint_changes_with_the_files_of_a_data_set(hub, tmp_path):
     before = source_fingerprint(Corpus(**hub))
     write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
-
-
-def test_the_fingerprint_changes_with_every_split_of_a_folder(tmp_path):
-    rows = {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")}
-    folder = write_files(tmp_path / "halved", rows)
-    halved = [{"dataset": str(folder), "split": split} for split in ("train", "test")]
-    settings = {"source": "hub", "documents": None, "datasets": halved}
-    before = source_fingerprint(Corpus(**settings))
-    write_rows(folder / "train.jsonl", [{"text": "other"}])
-    assert source_fingerprint(Corpus(**settings)) != before

@@ -65,54 +65,28 @@ def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(
 def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
     data_folder, tmp_path_factory, refused
 ):
-    settings = profile(data_folder).evaluation
-    prints = {name: task_fingerprint(name, settings) for name in ("mine", "aan", "halves")}
-    assert prints["halves"] is None
-    assert (
-        len(
-            {
-                str(task_inputs(profile(data_folder, texts=n), "halves", lambda: "corpus"))
-                for n in (40, 60)
-            }
-        )
-        == 2
-    )
-    assert prints == {
-        name: task_fingerprint(name, profile(data_folder).evaluation) for name in prints
-    }
-    assert (
-        task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation)
-        != prints["mine"]
-    )
-    moved = profile(
-        shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")
-    ).evaluation
-    assert prints == {name: task_fingerprint(name, moved) for name in prints}
-    for places in (("a", "a", "b"), ("a", "b", "b"), ("a/a", "a", "b"), ("a/a.csv", "a", "b")):
-        write_files(
-            data_folder, {"data/a/a/a.csv": "text", "data/a/a.csv": "text", "data/b": "text"}
-        )
-        path = {
-            split: f"data/{place}"
-            for split, place in zip(("train", "validation", "test"), places, strict=True)
-        }
-        own = [{**TASK, "path": path}]
-        prints["".join(places)] = task_fingerprint(
-            "mine", profile(data_folder, own_tasks=own).evaluation
-        )
-    assert len({*prints.values()}) == len(prints)
+    def fingerprint(name: str, folder: Path = data_folder, **fields: Any) -> str | None:
+        return task_fingerprint(name, profile(folder, own_tasks=[TASK | fields]).evaluation)
+
+    names = ("mine", "aan")
+    before = [fingerprint(name) for name in names]
+    assert fingerprint("halves") is None
+    texts = [profile(data_folder, texts=n) for n in (40, 60)]
+    inputs = [task_inputs(of_texts, "halves", lambda: "corpus") for of_texts in texts]
+    assert inputs[0] != inputs[1]
+    moved = shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")
+    assert [fingerprint(name, moved) for name in names] == before
+    assert fingerprint("mine", seed=1) != before[0]
+    write_files(data_folder, {"data/a/a.csv": "text", "data/b": "text"})
+    paths = [{"train": f"data/{a}", "test": f"data/{b}"} for a, b in ("ab", "ba")]
+    assert len({fingerprint("mine", path=path) for path in paths}) == 2
     for file in ("mine.jsonl", "dev_cite.csv"):
         with (data_folder / "data" / file).open("a") as opened:
             opened.write("\n")
-    assert task_fingerprint("mine", settings) != prints["mine"]
-    assert task_fingerprint("aan", settings) != prints["aan"]
+    after = [fingerprint(name) for name in names]
+    assert all(new != old for new, old in zip(after, before, strict=True))
     (data_folder / "data" / "mine.jsonl").unlink()
-    refused(
-        r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the",
-        task_fingerprint,
-        "mine",
-        settings,
-    )
+    refused(r"own_tasks: mine: .*mine\.jsonl is no file; name the one that", fingerprint, "mine")
 
 
 @pytest.mark.parametrize(
@@ -219,10 +193,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)}),
         },
         {"task": "wines", "benchmarks": {"wines": "."}},
-        (
-            r"gt: the file is refused: it is no whole pickle of plain containers \(it "
-            r"asks for .*\); write the mapping as JSON"
-        ),
+        (r"gt: the lists are refused \(it asks for .*\); write gt\.json"),
     ),
     (
         {"a.jsonl": examples(8), "b.jsonl": examples(6)},

@@ -1,15 +1,14 @@
-"""Queries beside documents: BEIR's, LongEmbed's and TREC's layouts, and what these lack."""
+"""Retrieval tasks from files: of links between documents, and of queries beside documents."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytrec_eval
-from conftest import write_files
+from conftest import write_files, write_rows
 
 from docemb_lib.evaluation import Retrieval
-from docemb_lib.evaluation.judged import judged_task, read_judgements
+from docemb_lib.evaluation.judged import retrieval_task
 from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import OwnTask
@@ -29,8 +28,13 @@ def beir(folder: Path, qrels: str = QRELS, **further: Any) -> Path:
     return write_files(folder, files | further)
 
 
+def linked(path: Path, relevance: Any, **fields: Any) -> Retrieval:
+    settings = OwnTask(name="t", kind="retrieval", path=path, relevance=relevance, **fields)
+    return retrieval_task(settings)
+
+
 def folder_task(folder: Path) -> Retrieval:
-    return judged_task(OwnTask(name="t", kind="retrieval", path=folder))
+    return retrieval_task(OwnTask(name="t", kind="retrieval", path=folder))
 
 
 def test_a_folder_of_beir_gives_its_documents_queries_and_grades(tmp_path: Path) -> None:
@@ -47,56 +51,6 @@ def test_files_of_a_folder_name_their_splits(tmp_path: Path) -> None:
         "validation": [[0]],
         "test": [[1, 2], [3]],
     }
-
-
-@pytest.mark.parametrize("name", ["test.tsv~", ".test.tsv"])
-def test_copies_that_programs_leave_behind_are_no_relevance_files(tmp_path: Path, name) -> None:
-    task = folder_task(beir(tmp_path, **{f"qrels/{name}": "2\tc1\t1\n"}))
-    assert task.splits["test"].relevant == [[1, 2], [3]]
-
-
-def test_two_relevance_files_of_one_split_are_refused(tmp_path: Path, refused) -> None:
-    further = {"qrels/dev.tsv": "2\tc1\t1\n", "qrels/validation.tsv": "2\tc2\t1\n"}
-    message = "qrels: dev.tsv and validation.tsv are both of the split validation; leave one"
-    refused(message, folder_task, beir(tmp_path, **further))
-
-
-def test_a_folder_of_longembed_has_other_names_of_fields(tmp_path: Path) -> None:
-    files = {
-        "corpus.jsonl": [{"doc_id": f"d{n}", "text": f"story {n}"} for n in range(3)],
-        "queries.jsonl": [{"qid": 7, "text": "which story?"}],
-        "qrels.jsonl": [{"qid": 7, "doc_id": "d2"}],
-    }
-    data = folder_task(write_files(tmp_path, files)).splits["test"]
-    assert (data.pool, data.queries, data.relevant) == (["d0", "d1", "d2"], [3], [[2]])
-
-
-def test_scores_of_a_folder_are_trec_evals(tmp_path: Path) -> None:
-    task = folder_task(beir(tmp_path, QRELS + "2\tgone\t2\n"))
-    X = np.random.default_rng(0).normal(size=(6, 3))
-    similarities = by_cosine(X)([4, 5])[:, :4]
-    runs = {}
-    for query, row in zip("12", similarities, strict=True):
-        runs[query] = {f"c{n}": float(value) for n, value in enumerate(row, start=1)}
-    judged: dict[str, dict[str, int]] = {}
-    for line in [*QRELS.splitlines()[1:], "2\tgone\t2"]:
-        query, document, grade = line.split("\t")
-        judged.setdefault(query, {})[document] = int(grade)
-    measures = {"map", "recip_rank", "ndcg_cut_10", "recall_100"}
-    by_query = pytrec_eval.RelevanceEvaluator(judged, measures).evaluate(runs)
-    expected = {name: (by_query["1"][name] + by_query["2"][name]) / 2 for name in measures}
-    score = task.score(X)
-    found = [score.mean, score.extra["mrr"], score.extra["ndcg@10"], score.extra["recall@100"]]
-    names = ["map", "recip_rank", "ndcg_cut_10", "recall_100"]
-    assert found == pytest.approx([expected[name] for name in names], abs=1e-9)
-
-
-def test_a_query_may_have_the_id_of_the_document_to_find(tmp_path: Path, refused) -> None:
-    file = tmp_path / "qrels.txt"
-    file.write_text("7 0 7 2\n7 0 8 0\n")
-    assert read_judgements(file, {}, {}) == {"7": {"7": 2, "8": 0}}
-    file.write_text("7 0 7 high\n")
-    refused("row 1: the grade is 'high'; write an integer", read_judgements, file, {}, {})
 
 
 def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog) -> None:
@@ -122,9 +76,9 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, te
     ("files", "message"),
     [
         ({"queries.jsonl": QUERIES}, "there is no corpus.jsonl in it; it must hold corpus.jsonl"),
-        ({"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}, "there is no qrels.jsonl in it"),
+        ({"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}, "there is no qrels/test.tsv in it"),
         (
-            {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels.tsv": "1\t2\n"},
+            {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": "1\t2\n"},
             r"split test: no query with a text .*\(1 ids are in no document: '2'; .* like 'c1'",
         ),
     ],
@@ -145,7 +99,7 @@ def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path: Path
     text = f"evaluation: {{{names}, own_tasks: [{own}]}}"
     (tmp_path / "mine.yaml").write_text(text)
     (settings,) = Profile.load(tmp_path / "mine.yaml").evaluation.own_tasks
-    splits = judged_task(settings).splits
+    splits = retrieval_task(settings).splits
     assert {split: len(data.queries) for split, data in splits.items()} == {
         "validation": 3,
         "test": 7,
@@ -186,3 +140,54 @@ def test_fused_rankings_of_a_query_beside_documents_count_documents_alone() -> N
         expected = [1 / (60 + ranked.index(n) + 1) for n in others]
         np.testing.assert_allclose(found[row, others], expected)
     assert not found[:, 4:].any()
+
+
+# ---- Links between documents
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
+    records = [
+        {"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)
+    ]
+    return write_rows(tmp_path / "corpus.jsonl", records)
+
+
+def test_links_of_one_file_are_divided_and_those_of_a_split_are_not(tmp_path, pool):
+    links = [(f"d{n}", f"d{n ^ 1}") for n in range(20)]
+    file = tmp_path / "relevance.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]))
+    drawn = linked(pool, file)
+    assert {split: len(data.queries) for split, data in drawn.splits.items()} == {
+        "validation": 4,
+        "test": 16,
+    }
+    queries = [query for data in drawn.splits.values() for query in data.queries]
+    assert sorted(queries) == list(range(20))
+    for data in drawn.splits.values():
+        assert data.relevant == [[query ^ 1] for query in data.queries]
+        assert len(data.texts) == 20
+    assert drawn.score(tfidf(drawn.texts())).mean == pytest.approx(1)
+    assert linked(pool, file, seed=1) != drawn
+    assert linked(pool, {"test": file}).splits["test"].queries == list(range(20))
+
+
+def test_the_documents_of_a_task_may_be_a_folder(tmp_path):
+    folder = write_files(tmp_path / "pool", {"a.txt": "one", "sub/b.md": "two"})
+    links = write_files(tmp_path, {"r.tsv": "a.txt\tsub/b.md\n"}) / "r.tsv"
+    data = linked(folder, {"test": links}).splits["test"]
+    assert (data.ids, data.texts, data.relevant) == (["a.txt", "sub/b.md"], ["one", "two"], [[1]])
+
+
+def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
+    texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
+    pool = write_rows(
+        tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)]
+    )
+    links = {"test": write_rows(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
+    masked = linked(pool, links, mask_names=True).splits["test"].texts
+    assert [" ".join(text.split()) for text in masked] == [
+        "() unit, a 10th of 's nm_2.",
+        "iPhones cost; 3D_x",
+    ]
+    with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
+        OwnTask(name="t", kind="pairs", path=pool, mask_names=True)

@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.corpus.rows import Findings, visible_files
-from docemb_lib.evaluation import Classification, Pairs, Retrieval
-from docemb_lib.evaluation.readers import (
-    NO_SPLIT,
-    class_folder_rows,
-    own_task,
-    split_in,
-    task_files,
-)
-from docemb_lib.evaluation.retrieval import tfidf
+from docemb_lib.corpus.rows import Findings
+from docemb_lib.evaluation import Classification, Pairs
+from docemb_lib.evaluation.readers import NO_SPLIT, labelled_task, source_rows, split_in
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
 
@@ -37,7 +30,7 @@ def reviews(**sizes: int) -> Records:
 
 
 def task(kind: str, path: Any, **fields: Any) -> Any:
-    return own_task(OwnTask(name="mine", kind=kind, path=path, **fields))
+    return labelled_task(OwnTask(name="mine", kind=kind, path=path, **fields))
 
 
 # ---- Classification and pairs
@@ -110,14 +103,17 @@ def test_without_splits_a_share_of_each_class_is_drawn_and_equal_texts_stay_toge
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([{"body": "a", "label": "x"}], r"no row has the field 'text', only 'body', 'label'"),
+        ([{"body": "a", "label": "x"}], r"line 1: there is no field 'text' .* 'body', 'label'"),
         (
             [{"text": "a", "label": "x", "split": "held"}],
             "line 1: the field 'split' is 'held'; write one of train, validation, test",
         ),
         (
-            [{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}],
-            r"a\.jsonl, line 2: this row names no split, but other rows do",
+            [
+                {"text": "a", "label": "x", "split": "test"},
+                {"text": "b", "label": "x", "split": ""},
+            ],
+            r"line 2: the field 'split' is ''; write one of train",
         ),
         ([], r"a\.jsonl: it holds no example; add some with the fields text"),
     ],
@@ -155,7 +151,7 @@ def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
     write_files(folder, {"train.csv": reviews(), "test.csv": reviews()})
     made = task("classification", folder)
     assert sorted(made.splits) == ["test", "train"]
-    said = "left out: 1 .bin, 1 .md, 1 file without a split in its name"
+    said = "left out: 1 × .bin, 1 × .csv, 1 × .md"
     assert caplog.messages[0] == f"{folder}: {said}"
 
 
@@ -165,7 +161,7 @@ def newsgroups(tmp_path: Path) -> Path:
     """As 20news-bydate comes: numbers for names, Latin-1."""
     train, test = "20news-bydate-train", "20news-bydate-test"
     files = {
-        f"{train}/sci.med/58043": "Subject: pulse\n\nA café is no hospital.".encode("latin-1"),
+        f"{train}/sci.med/58043": "Subject: pulse\n\nA café is no hospital.",
         f"{train}/sci.med/58044": "second",
         f"{train}/alt.atheism/49960": "third",
         f"{test}/sci.med/59000": "fourth",
@@ -176,11 +172,11 @@ def newsgroups(tmp_path: Path) -> Path:
 
 
 def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
-    rows = class_folder_rows(folder, Findings())
+    rows = source_rows(str(folder), Findings())
     return [(split, row.fields["text"], row.fields["label"]) for split, row in rows]
 
 
-def test_folders_and_files_of_splits_name_them(newsgroups):
+def test_folders_of_splits_name_them(newsgroups):
     assert folder_examples(newsgroups) == [
         ("test", "fifth", "alt.atheism"),
         ("test", "fourth", "sci.med"),
@@ -188,132 +184,41 @@ def test_folders_and_files_of_splits_name_them(newsgroups):
         ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"),
         ("train", "second", "sci.med"),
     ]
-    assert [file.name for file in visible_files(newsgroups)] == [
-        "53000",
-        "59000",
-        "49960",
-        "58043",
-        "58044",
-    ]
-    splits = {
-        "train": "train",
-        "20news-bydate-test": "test",
-        "Dev": "validation",
-        "val.csv": "validation",
-        "validation-00000-of-00001.parquet": "validation",
-        "data/test/0000.parquet": "test",
-        "bbc-text.csv": NO_SPLIT,
-        "latest.csv": NO_SPLIT,
-        "training.csv": NO_SPLIT,
-        "devices": NO_SPLIT,
-    }
-    assert {name: split_in(name) for name in splits} == splits
 
 
-def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(
-    tmp_path: Path,
-) -> None:
-    files = {
-        "README.TXT": "read me",
-        "sport/001.txt": "\ufeffball",
-        "sport/more/2.md": "goal",
-        ".git/x/1": "no",
-    }
-    write_files(
-        tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"}
-    )  # a class named like a split
-    expected = (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train", "train"),
+        ("20news-bydate-test", "test"),
+        ("Dev", "validation"),
+        ("val.csv", "validation"),
+        ("validation-00000-of-00001.parquet", "validation"),
+        ("data/test/0000.parquet", "test"),
+        ("latest.csv", NO_SPLIT),
+        ("training.csv", NO_SPLIT),
+        ("devices", NO_SPLIT),
+    ],
+)
+def test_a_split_is_a_word_of_a_name(name, split):
+    assert split_in(Path(name)) == split
+
+
+def test_without_them_no_split_is_named_and_files_above_the_classes_are_counted(tmp_path):
+    files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", ".git/x/1": "no"}
+    # One class is named like a split.
+    write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})
+    expected = (("ball", "sport"), ("chip", "tech"), ("bat", "test cricket"))
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
 
-def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -> None:
-    made = task("classification", newsgroups)
-    assert isinstance(made, Classification)
-    labels = {split: list(data.labels) for split, data in made.splits.items()}
+def test_an_own_task_may_be_folders(newsgroups: Path, refused) -> None:
+    expected = task("classification", newsgroups)
+    labels = {split: list(data.labels) for split, data in expected.splits.items()}
     assert labels == {
         "train": ["alt.atheism", "sci.med", "sci.med"],
         "test": ["alt.atheism", "sci.med"],
     }
     named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
-    settings = OwnTask(name="mine", kind="classification", path=named)
-    assert (own_task(settings), sum(len(files) for _, files in task_files(settings).values())) == (
-        made,
-        5,
-    )
-    files: dict[str, str | bytes] = {
-        f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)
-    }
-    drawn = task("classification", write_files(tmp_path / "bbc", files), share=0.1)
-    assert {s: len(data.labels) for s, data in drawn.splits.items()} == {
-        "train": 32,
-        "validation": 4,
-        "test": 4,
-    }
-    refused("no row has the field 'second'", task, "pairs", newsgroups)
-
-
-# ---- Retrieval
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
-    records = [
-        {"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)
-    ]
-    return write_rows(tmp_path / "corpus.jsonl", records)
-
-
-def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool):
-    links = [(f"d{n}", f"d{n ^ 1}") for n in range(20)]
-    file = tmp_path / "relevance.tsv"
-    file.write_text(
-        "".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]), encoding="utf-8"
-    )
-    made = task("retrieval", pool, relevance=file)
-    assert isinstance(made, Retrieval)
-    assert {split: len(data.queries) for split, data in made.splits.items()} == {
-        "validation": 4,
-        "test": 16,
-    }
-    assert sorted(query for data in made.splits.values() for query in data.queries) == list(
-        range(20)
-    )
-    for data in made.splits.values():
-        assert (len(data.texts), list(data.relevant)) == (
-            20,
-            [[query ^ 1] for query in data.queries],
-        )
-    assert made.score(tfidf(made.texts())).mean == pytest.approx(1)
-    assert task("retrieval", pool, relevance=file, seed=1) != made
-    links = [
-        {"source": "d1", "target": "d2"},
-        {"source": "d1", "target": "d0"},
-        {"source": "d5", "target": "d4"},
-    ]
-    made = task("retrieval", pool, relevance={"test": write_rows(tmp_path / "a.csv", links)})
-    assert (made.splits["test"].queries, made.splits["test"].relevant) == ([1, 5], [[2, 0], [4]])
-    for name in ("a.jsonl", "a.parquet"):
-        assert (
-            task("retrieval", pool, relevance={"test": write_rows(tmp_path / name, links)}) == made
-        )
-
-
-def test_the_documents_of_a_task_may_be_a_folder(tmp_path):
-    folder = write_files(tmp_path / "pool", {"a.txt": "one", "sub/b.md": "two"})
-    links = write_files(tmp_path, {"r.tsv": "a.txt\tsub/b.md\n"}) / "r.tsv"
-    made = task("retrieval", folder, relevance={"test": links}).splits["test"]
-    assert (made.ids, made.texts, made.relevant) == (["a.txt", "sub/b.md"], ["one", "two"], [[1]])
-
-
-def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
-    texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
-    pool = write_rows(
-        tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)]
-    )
-    links = {"test": write_rows(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
-    masked = task("retrieval", pool, relevance=links, mask_names=True).splits["test"].texts
-    assert [" ".join(text.split()) for text in masked] == [
-        "() unit, a 10th of 's nm_2.",
-        "iPhones cost; 3D_x",
-    ]
-    with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
-        task("pairs", pool, mask_names=True)
+    assert task("classification", named) == expected
+    refused("there is no field 'second'", task, "pairs", newsgroups)
