@@ -36,7 +36,7 @@ LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
         (
             Classification,
             {"train": Labelled(["a"], [0, 1])},
-            r"task 't', split 'train': it has 1 texts and 2 labels; give equally many",
+            r"task 't', split 'train': it has 1 texts and 2 labels and 1 ids; give",
         ),
         (
             Classification,

@@ -104,19 +104,6 @@ def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
     assert p == pytest.approx(exact, abs=0.01)
 
 
-@pytest.mark.parametrize("sizes", [1000, 30, 5, 1])
-def test_swaps_are_quantiles_of_the_binomial_distribution(sizes):
-    """sizes: of the differences; 400 examples have few or many of each."""
-    rng = np.random.default_rng(sizes)
-    d = rng.integers(-sizes, sizes + 1, 400) / 8
-    values, counts = np.unique(np.abs(d[d != 0]), return_counts=True)
-    uniform = np.random.default_rng(0).random((999, len(values)))
-    swaps = stats.binom.ppf(uniform, counts, 0.5)
-    sums = np.abs((2 * swaps - counts) @ values)
-    expected = (1 + np.count_nonzero(sums >= abs(d.sum()) - 1e-9)) / 1000
-    assert uncertainty.paired_p_value(d, permutations=999) == expected
-
-
 @pytest.mark.parametrize(("won", "lost"), [(30, 14), (9, 8), (12, 0), (0, 0), (1060, 990)])
 def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) -> None:
     differences = np.concatenate([np.ones(won), -np.ones(lost), np.zeros(200)])
