@@ -8,7 +8,6 @@ B: rows of a batch; C: classes; D: features; H: hidden width; K: heads; N: rows.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -111,12 +110,11 @@ def train_jobs(
     X = torch.tensor(np.asarray(features, dtype=np.float32), device=device)
     y = torch.tensor(np.asarray(labels, dtype=np.int64), device=device)
 
-    by_steps = defaultdict(list)
-    for number, job in enumerate(jobs):
-        by_steps[math.ceil(len(job.rows) / settings.batch_size)].append(number)
+    steps = np.array([math.ceil(len(job.rows) / settings.batch_size) for job in jobs])
     # The stacks do not depend on the number of cores, so the results do not depend on it either.
     stacks = []
-    for numbers in by_steps.values():
+    for number in np.unique(steps):
+        numbers = np.flatnonzero(steps == number)
         stacks += np.array_split(numbers, math.ceil(len(numbers) / TOGETHER[device.type]))
 
     def train_numbers(numbers: np.ndarray) -> Heads:

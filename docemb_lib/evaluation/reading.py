@@ -16,12 +16,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.uncertainty import (
-    LEVEL,
-    RESAMPLES,
-    bootstrap_over_tasks,
-    resampled_means,
-)
+from docemb_lib.evaluation.uncertainty import TAILS, bootstrap_over_tasks, resampled_means
 
 Embed = Callable[[list[str]], np.ndarray]  # M texts to (M, D)
 PASSAGES = 5  # of a document
@@ -112,8 +107,8 @@ def ending(moved: np.ndarray) -> Ending:
     moved: see `exchange_passages`.
     """
     ends = moved[:, [0, -1]].T  # (2, N)
-    drawn = resampled_means(ends, resamples=RESAMPLES, seed=0)  # (B, 2)
+    drawn = resampled_means(ends, seed=0)  # (B, 2)
     first, last = np.concatenate([ends.mean(axis=1)[None], drawn]).T
     ratios = last / np.where(first > 0, first, np.nan)
-    low, high = np.quantile(ratios[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(ratios[1:], TAILS)
     return Ending(float(ratios[0]), float(low), float(high))

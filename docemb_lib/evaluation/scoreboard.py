@@ -78,8 +78,8 @@ def best_means(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.Series:
     of_task = ["task", "metric"]
     of_round = [*of_task, "round"] if "round" in scores else of_task
     means = scores.groupby([*of_round, "model"], dropna=False)["value"].transform("mean")
-    among = [scores[name] for name in (of_task if over_rounds else of_round)]
-    return means.groupby(among, dropna=False).transform("max")
+    among = of_task if over_rounds else of_round
+    return scores.assign(mean=means).groupby(among, dropna=False)["mean"].transform("max")
 
 
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
 LEVEL = 0.95  # confidence level of intervals
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # the quantiles that bound them
 ALPHA = 0.05  # significance level of tests
 POWER = 0.8  # probability that a test shows a difference, for which `Needed` says what it takes
 RESAMPLES = 2000  # of the examples, for an interval
@@ -56,9 +57,7 @@ class Results(NamedTuple):
     examples: list[np.ndarray]  # for each task (M, N), means over seeds
 
 
-def bootstrap_over_tasks(
-    examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES
-) -> np.ndarray:
+def bootstrap_over_tasks(examples: Sequence[np.ndarray]) -> np.ndarray:
     """Return M means over K tasks and their BCa bootstrap intervals (Efron, 1987): (3, M).
 
     Each task is resampled separately (Davison and Hinkley, 1997, 5.3). Where all examples are
@@ -70,12 +69,12 @@ def bootstrap_over_tasks(
 
     tasks = [np.asarray(X, dtype=np.float64) for X in examples]
     mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
-    by_task = [resampled_means(X, resamples=resamples, seed=k) for k, X in enumerate(tasks)]
+    by_task = [resampled_means(X, seed=k) for k, X in enumerate(tasks)]
     drawn = np.mean(by_task, axis=0).round(DECIMALS)  # (B, M)
 
     # Bias correction z0: the quantile of the mean among the resampled means; ties count half.
     below = ((drawn < mean).mean(axis=0) + (drawn <= mean).mean(axis=0)) / 2
-    bias = ndtri(below.clip(0.5 / resamples, 1 - 0.5 / resamples))
+    bias = ndtri(below.clip(0.5 / RESAMPLES, 1 - 0.5 / RESAMPLES))
 
     # Acceleration a: the skewness of the empirical influence values, for a mean the deviations.
     influence = side_by_side([X - X.mean(axis=1, keepdims=True) for X in tasks])
@@ -83,7 +82,7 @@ def bootstrap_over_tasks(
     acceleration = (influence**3).sum(axis=1) / (6 * np.where(spread > 1e-12, spread, np.inf))
 
     bounds = [mean]
-    for tail in ((1 - level) / 2, (1 + level) / 2):
+    for tail in TAILS:
         shifted = bias + ndtri(tail)
         shares = ndtr(bias + shifted / (1 - acceleration * shifted))
         bounds.append(np.array(list(map(np.quantile, drawn.T, shares))))
@@ -99,7 +98,7 @@ def side_by_side(examples: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([X * (total / (len(examples) * X.shape[1])) for X in examples], axis=1)
 
 
-def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.ndarray:
+def resampled_means(examples: np.ndarray, *, seed: int) -> np.ndarray:
     """Return means over N examples drawn with replacement, the same for every model: (B, M).
 
     examples: (M, N).
@@ -108,8 +107,8 @@ def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.nd
     rng = np.random.default_rng(seed)
     at_once = max(1, CELLS // N)
     means = []
-    for start in range(0, resamples, at_once):
-        b = min(at_once, resamples - start)
+    for start in range(0, RESAMPLES, at_once):
+        b = min(at_once, RESAMPLES - start)
         drawn = rng.integers(N, size=(b, N)) + N * np.arange(b)[:, None]
         # How often each example is drawn: a product is faster than the examples themselves.
         counts = np.bincount(drawn.ravel(), minlength=b * N).reshape(b, N)

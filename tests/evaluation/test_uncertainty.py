@@ -17,20 +17,19 @@ def rounded_mean(x: np.ndarray, axis: int) -> np.ndarray:
     return np.mean(x, axis=axis).round(uncertainty.DECIMALS)
 
 
-@pytest.mark.parametrize("level", [0.95, 0.8])
-def test_intervals_are_scipys_bca_of_the_same_resamples(level):
+def test_intervals_are_scipys_bca_of_the_same_resamples():
     rng = np.random.default_rng(0)
     rows = [rng.random(60) < 0.9, rng.beta(0.5, 2, size=60), rng.exponential(size=60)]
     examples = np.stack(rows).astype(float)
-    mean, low, high = uncertainty.bootstrap_over_tasks([examples], level=level)
-    drawn = uncertainty.resampled_means(examples, resamples=uncertainty.RESAMPLES, seed=0)
+    mean, low, high = uncertainty.bootstrap_over_tasks([examples])
+    drawn = uncertainty.resampled_means(examples, seed=0)
     for m, row in enumerate(examples):
         expected = stats.bootstrap(
             (row,),
             rounded_mean,
             n_resamples=0,
             bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn[:, m]),
-            confidence_level=level,
+            confidence_level=uncertainty.LEVEL,
             method="BCa",
         ).confidence_interval
         np.testing.assert_allclose((low[m], high[m]), expected, atol=1e-9)
@@ -39,10 +38,10 @@ def test_intervals_are_scipys_bca_of_the_same_resamples(level):
 
 def test_resampled_means_are_those_of_draws_with_replacement(monkeypatch):
     examples = np.random.default_rng(1).normal(size=(2, 30))
-    drawn = np.random.default_rng(0).integers(30, size=(4000, 30))
+    drawn = np.random.default_rng(0).integers(30, size=(uncertainty.RESAMPLES, 30))
     for cells in (uncertainty.CELLS, 100):  # three resamples at a time draw the same
         monkeypatch.setattr(uncertainty, "CELLS", cells)
-        means = uncertainty.resampled_means(examples, resamples=4000, seed=0)
+        means = uncertainty.resampled_means(examples, seed=0)
         np.testing.assert_allclose(means, examples[:, drawn].mean(axis=2).T)
 
 
@@ -59,7 +58,7 @@ def test_intervals_cover_the_mean_over_tasks_about_as_often_as_they_say():
     rank = 1 / rng.geometric(0.3, size=(400, 60))
     of_ranks = sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))
     truth = (0.85 + of_ranks) / 2
-    _, low, high = uncertainty.bootstrap_over_tasks([accuracy, rank], resamples=1000)
+    _, low, high = uncertainty.bootstrap_over_tasks([accuracy, rank])
     assert 0.91 <= ((low <= truth) & (truth <= high)).mean() <= 0.98
 
 
