@@ -192,17 +192,13 @@ def _joined(stacks: Iterable[Heads]) -> Heads:
 
 def initial_head(features: int, hidden: int, classes: int, generator: Generator) -> Heads:
     """Draw one head (K = 1) like torch's Linear layers: uniform in +-1 / sqrt(inputs)."""
-
-    def uniform(inputs: int, *shape: int) -> Tensor:
+    drawn = []
+    for inputs, outputs in ((features, hidden), (hidden, classes)):
         bound = 1 / math.sqrt(inputs)
-        return torch.empty(1, *shape).uniform_(-bound, bound, generator=generator)
-
-    return Heads(
-        W1=uniform(features, features, hidden),
-        b1=uniform(features, 1, hidden),
-        W2=uniform(hidden, hidden, classes),
-        b2=uniform(hidden, 1, classes),
-    )
+        for rows in (inputs, 1):  # the matrix and the bias
+            weights = torch.empty(1, rows, outputs)
+            drawn.append(weights.uniform_(-bound, bound, generator=generator))
+    return Heads(*drawn)
 
 
 def batches(
