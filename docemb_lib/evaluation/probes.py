@@ -104,7 +104,7 @@ class Distances(NamedTuple):
 
 
 def measure_distances(
-    student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int
+    student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int = 20
 ) -> Distances:
     """Measure how far documents are from their teacher embedding and from those of other documents.
 
