@@ -67,7 +67,8 @@ class Examples:
 
     def take(self, rows: Integers) -> Self:
         """Return the examples in these rows."""
-        return type(self)(*([field[row] for row in rows] for field in vars(self).values()))
+        fields = [list(map(field.__getitem__, rows)) for field in vars(self).values()]
+        return type(self)(*fields)
 
 
 @dataclass(frozen=True)

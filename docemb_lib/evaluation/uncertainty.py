@@ -281,12 +281,10 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
     direction = np.where(tests["difference"] > 0, better, worse)
     inputs = tests[["difference", *PairedError._fields]].itertuples(index=False)
     takes = [needed(*row, alpha=alpha) for row, alpha in zip(inputs, level, strict=True)]
-    return tests.assign(
-        p_holm=corrected,
-        verdict=np.where(corrected < ALPHA, direction, unclear),
-        detectable=[each.detectable for each in takes],
-        needed=[each.examples for each in takes],
-    )
+    detectable = [each.detectable for each in takes]
+    examples = [each.examples for each in takes]
+    verdict = np.where(corrected < ALPHA, direction, unclear)
+    return tests.assign(p_holm=corrected, verdict=verdict, detectable=detectable, needed=examples)
 
 
 def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:

@@ -13,8 +13,8 @@ from docemb_lib.settings.sections import HeadSettings
 
 TEXTS = ["graph node graph", "node edge", "path of graph", "edge of path of path"]
 DOCUMENTS = [text.split() for text in TEXTS]
-WORDS = sorted({word for document in DOCUMENTS for word in document})
-N_WITH = {word: sum(word in document for document in DOCUMENTS) for word in WORDS}
+N_WITH = Counter(word for document in DOCUMENTS for word in set(document))
+WORDS = sorted(N_WITH)
 
 
 def weights(words: list[str], document: list[str]) -> np.ndarray:
