@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -18,42 +18,44 @@ if TYPE_CHECKING:
 
 
 def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
-    """Columns document, part (of speech), words, attention, relative; a row per document and part.
+    """Return columns document, part (of speech), words, attention, relative.
 
     attention: the mean attention that a word of this part receives in the last layer, over heads,
     from the tokens that the student pools: the first one ([CLS]), as in the paper (A.4, Figure 3),
     or all of them. relative: divided by the mean over all words of the document, so that 1 is the
     average whatever the length. English; text beyond the limit of the student is not counted.
+
     student: a Longformer in eval mode.
     """
     rows = []
     for document, text in enumerate(progress(texts, desc="attention", unit="documents")):
         weights, offsets = token_attention(student, text)
-        words = tag_words(text[: offsets.max()])
-        of_words = attention_of_words(weights, offsets, places_of([w for w, _ in words], text))
-        read = ~np.isnan(of_words)
-        parts = np.array([part for _, part in words], dtype=object)
+        words = pd.DataFrame(tag_words(text[: offsets.max()]), columns=["word", "part"])
+        places = places_of(words["word"], text)
+        words["attention"] = attention_of_words(weights, offsets, places)
+        read = words.dropna()
         for part in PARTS:
-            chosen = of_words[read & (parts == part)]
-            if len(chosen):
-                mean = chosen.mean()
-                rows.append((document, part, len(chosen), mean, mean / of_words[read].mean()))
+            received = read.loc[read["part"] == part, "attention"]
+            if len(received):
+                mean = received.mean()
+                relative = mean / read["attention"].mean()
+                rows.append((document, part, len(received), mean, relative))
     return pd.DataFrame(rows, columns=["document", "part", "words", "attention", "relative"])
 
 
-def places_of(words: Sequence[str], text: str) -> np.ndarray:
-    """Where each word starts and ends in the text, (W, 2); the words are in its order."""
-    places = np.zeros((len(words), 2), dtype=int)
+def places_of(words: Iterable[str], text: str) -> np.ndarray:
+    """Return where each word starts and ends in the text, (W, 2); the words are in its order."""
+    places = []
     end = 0
-    for row, word in enumerate(words):
+    for word in words:
         start = text.index(word, end)
         end = start + len(word)
-        places[row] = start, end
-    return places
+        places.append((start, end))
+    return np.array(places, dtype=int).reshape(-1, 2)
 
 
 def attention_of_words(weights: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """The attention to all tokens of each word: (W,), NaN for a word without a token.
+    """Sum the attention to all tokens of each word: (W,), NaN for a word without a token.
 
     weights: (T,); offsets: (T, 2), the characters of a token; places: (W, 2). A token belongs to
     the word that holds its last character, since the first may be the space before the word.
@@ -68,16 +70,16 @@ def attention_of_words(weights: np.ndarray, offsets: np.ndarray, places: np.ndar
 
 
 def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray]:
-    """The attention that each token receives in the last layer, (T,), of sum 1, and its characters.
+    """Return the attention that each token receives in the last layer, (T,), and its characters.
 
-    It is the mean over heads and over the tokens that the student pools. The characters are (T, 2).
+    It sums to 1, and is the mean over heads and over the tokens that the student pools. The
+    characters are (T, 2).
     """
     import torch
     from torch.nn.functional import pad
 
-    limit = student.max_tokens
     encoding = student.tokenizer(
-        text, truncation=True, max_length=limit, return_offsets_mapping=True
+        text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True
     )
     offsets = np.array(encoding["offset_mapping"])
     config = student.model.config
@@ -88,7 +90,7 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     input_ids = pad(ids, padding, value=config.pad_token_id)
     is_text = pad(torch.ones_like(ids), padding)
     is_global = torch.zeros_like(is_text)
-    is_global[0, 0] = int(student.pooling == "cls")
+    is_global[0, 0] = student.pooling == "cls"
     with torch.inference_mode():
         output = student.model(
             input_ids,
@@ -98,16 +100,14 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
         )
     if student.pooling == "cls":
         # (1, H, T, 1): from the global token to all tokens
-        from_first = output.global_attentions[-1][0, :, :T, 0].mean(dim=0)
-        return from_first.double().cpu().numpy(), offsets
-
-    queries = 1 if student.pooling == "first" else T
-    # (Q, window + 1): from Q tokens to those around each, which is in the middle.
-    local = output.attentions[-1][0, :, :queries].mean(dim=0)
-    half = local.shape[1] // 2
-    around = local.new_zeros(half + T + half)
-    for query, weights in enumerate(local):
-        around[query : query + local.shape[1]] += weights
-    received = around[half : half + T]
-    received = received / queries
+        received = output.global_attentions[-1][0, :, :T, 0].mean(dim=0)
+    else:
+        queries = 1 if student.pooling == "first" else T
+        # (Q, window + 1): from Q tokens to those around each, which is in the middle.
+        local = output.attentions[-1][0, :, :queries].mean(dim=0)
+        width = local.shape[1]
+        around = local.new_zeros(T + width)
+        for query, weights in enumerate(local):
+            around[query : query + width] += weights
+        received = around[width // 2 :][:T] / queries
     return received.double().cpu().numpy(), offsets

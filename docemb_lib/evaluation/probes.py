@@ -39,7 +39,7 @@ class Plane(NamedTuple):
 
 
 def principal_plane(embeddings: np.ndarray) -> Plane:
-    """The plane of (N, D) embeddings; the largest weight of each axis is positive."""
+    """Return the plane of (N, D) embeddings; the largest weight of each axis is positive."""
     from sklearn.decomposition import PCA
 
     pca = PCA(2, svd_solver="full")
@@ -49,10 +49,12 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
 
 
 def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
-    """Ridge regression with an intercept and the penalty of ALPHAS that leave-one-out chooses.
+    """Fit a ridge regression with an intercept; leave-one-out chooses the penalty from ALPHAS.
 
-    student: (N, S); teacher: (N, D). A factor scales all student dimensions to a mean variance of
-    1, so that a penalty means the same for embeddings of any norm.
+    A factor scales all student dimensions to a mean variance of 1, so that a penalty means the same
+    for embeddings of any norm.
+
+    student: (N, S); teacher: (N, D).
     """
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -70,7 +72,7 @@ def probe(
     validation: tuple[np.ndarray, np.ndarray],
     buckets: Mapping[str, np.ndarray],
 ) -> pd.DataFrame:
-    """How much of a teacher a linear map reads from a student: columns bucket, documents, r2.
+    """Measure how much of a teacher a linear map reads: columns bucket, documents, r2.
 
     train, validation: student (N, S) and teacher (N, D) embeddings; buckets: masks (N,) over the
     validation documents, to which ALL is added. r2: variance-weighted over the teacher's
@@ -94,31 +96,24 @@ class Distances(NamedTuple):
     """Distances between student and teacher embeddings of N documents."""
 
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
-    negative: (
-        np.ndarray
-    )  # (N, K) to those of other documents, in the order in which they were drawn
+    negative: np.ndarray  # (N, K) to those of other documents, in the order of their draw
 
     def part(self, chosen: np.ndarray, negatives: int) -> Self:
-        """The documents of a mask (N,), with the first `negatives` others."""
+        """Return those of the documents of a mask (N,), with the first `negatives` others."""
         return type(self)(self.positive[chosen], self.negative[chosen, :negatives])
 
 
 def measure_distances(
-    student: np.ndarray,
-    teacher: np.ndarray,
-    *,
-    distance: Distance,
-    negatives: int = 20,
-    seed: int = 0,
+    student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int = 20
 ) -> Distances:
-    """The distance of each document to its teacher embedding and to those of `negatives` others.
+    """Measure how far documents are from their teacher embedding and from those of other documents.
 
-    The others are drawn with `seed`. student, teacher: (N, D), row i of both is document i.
-    distance: "mse" is the squared L2 distance over D.
+    student, teacher: (N, D), row i of both is document i; distance: "mse" is the squared L2
+    distance over D; negatives: the number of other documents, drawn for each at random.
     """
     n = len(student)
     shifts = np.tile(np.arange(1, n), (n, 1))
-    drawn = np.random.default_rng(seed).permuted(shifts, axis=1)[:, :negatives]
+    drawn = np.random.default_rng(0).permuted(shifts, axis=1)[:, :negatives]
     # A shift from 1 to n - 1 never gives the document itself.
     others = (np.arange(n)[:, None] + drawn) % n
     positive = _distance(student, teacher, distance)
@@ -134,22 +129,21 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
 
 
 def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, float]:
-    """AUC and loss.
+    """Return AUC and loss.
 
     AUC is the probability that a positive distance is below a negative one, where ties count half;
     the loss is the mean max-margin loss, positive - gamma * mean negative (Eq. 4.1).
     """
     from scipy.stats import mannwhitneyu
 
-    positive = distances.positive.astype(np.float64)
-    negative = distances.negative.ravel().astype(np.float64)
-    wins = mannwhitneyu(negative, positive, method="asymptotic").statistic
+    positive, negative = (each.astype(np.float64) for each in distances)
+    wins = mannwhitneyu(negative.ravel(), positive, method="asymptotic").statistic
     loss = positive - gamma * distances.negative.mean(axis=1)
     return float(wins / (positive.size * negative.size)), float(loss.mean())
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:
-    """A row per distance: kind ("positive" or "negative"), value, and the AUC of all as auc."""
+    """Return a row per distance: kind (positive or negative), value, and the AUC of all as auc."""
     positive, negative = distances
     columns = {
         "kind": ["positive"] * positive.size + ["negative"] * negative.size,
@@ -159,7 +153,7 @@ def tidy_distances(distances: Distances) -> pd.DataFrame:
 
 
 def redundancy(texts: Sequence[str]) -> pd.DataFrame:
-    """Columns words (split at white space) and redundancy, a row per text.
+    """Count words (split at white space) and redundancy: two columns, a row per text.
 
     redundancy is nouns and verbs / distinct lemmas of these: 1 where none is repeated, NaN without
     any. English. Tags are textblob's, lemmas LemmInflect's; the paper's (A.2) are spaCy's, which
@@ -167,18 +161,20 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     """
     from lemminflect import getLemma
 
-    lemma = cache(lambda word, part: getLemma(word, upos=part.upper())[0])
+    lemma_of = cache(getLemma)
     rows = []
     for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        counted = [word for word in tag_words(text) if word[1] in ("noun", "verb")]
-        lemmas = [lemma(word.lower(), part) for word, part in counted]
+        lemmas = []
+        for word, part in tag_words(text):
+            if part in ("noun", "verb"):
+                lemmas.append(lemma_of(word.lower(), upos=part.upper())[0])
         ratio = len(lemmas) / len(set(lemmas)) if lemmas else np.nan
         rows.append((len(text.split()), ratio))
     return pd.DataFrame(rows, columns=["words", "redundancy"])
 
 
 def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
-    """A row of Table 4: mean redundancy by length in words, index BINS and ALL_LENGTHS.
+    """Return a row of Table 4: mean redundancy by length in words, index BINS and ALL_LENGTHS.
 
     documents: see `redundancy`.
     """
@@ -192,21 +188,20 @@ def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
 def sentence_similarity(
     texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, language: str = "en"
 ) -> dict[str, float]:
-    """Mean cosine of every two sentences `inside` a document and `across` documents.
+    """Return the mean cosine of every two sentences `inside` a document and `across` documents.
 
     It is NaN where there are no such two. Ignored are sentences of fewer than SHORTEST words and
     documents of fewer than two different sentences.
     """
-    documents: list[list[str]] = []
+    documents = []
     for text in texts:
         split = [" ".join(part.split()) for part in split_sentences(text, language=language)]
-        long = [sentence for sentence in split if len(spaced(sentence).split()) >= SHORTEST]
-        sentences = list(dict.fromkeys(long))
+        sentences = {each: None for each in split if len(spaced(each).split()) >= SHORTEST}
         if len(sentences) > 1:
-            documents.append(sentences)
+            documents.append(list(sentences))
     if not documents:
         return {"inside": np.nan, "across": np.nan}
-    X = unit(embed(list(chain.from_iterable(documents)))).astype(np.float64)
+    X = unit(embed(list(chain.from_iterable(documents))))
     n = np.array([len(sentences) for sentences in documents])
     # The squared norm of a sum of unit vectors is the sum of the cosines of every ordered pair,
     # each vector with itself, too.
@@ -221,7 +216,7 @@ def sentence_similarity(
 
 
 def spread(embeddings: np.ndarray) -> float:
-    """The mean cosine distance of every two of N documents, (N, D); 0 for embeddings all alike."""
+    """Return the mean cosine distance of every two of N documents, (N, D)."""
     X = unit(embeddings)
     n = len(X)
     # The squared norm of the sum holds the cosine of each pair twice, and n ones.

@@ -59,14 +59,14 @@ def evaluate(
 
 
 def round_name(limit: int | None) -> str:
-    """The name of a round by its number of train examples: 1k, 10k, all."""
+    """Return the name of a round by its number of train examples: 1k, 10k, all."""
     if limit is None:
         return "all"
     return str(limit) if limit % 1000 else f"{limit // 1000}k"
 
 
 def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
-    """The rows of `limit` examples with the class shares kept, by class; all if there are no more.
+    """Return the rows of `limit` examples with the class shares kept, by class; all if no more.
 
     Of each class the first floor(share * limit). Then the smallest cut class that has examples left
     gets one more, until there are `limit`. A class without any takes one from the largest, so that
@@ -81,42 +81,40 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     while sum(wanted.values()) < limit:
         not_empty = [label for label in classes if wanted[label] < available[label]]
         wanted[min(not_empty, key=wanted.__getitem__)] += 1
-    if limit >= len(classes):
-        for label in classes:
-            if not wanted[label]:
-                wanted[max(classes, key=wanted.__getitem__)] -= 1
-                wanted[label] = 1
+    for label in classes:
+        if not wanted[label] and limit >= len(classes):
+            wanted[max(classes, key=wanted.__getitem__)] -= 1
+            wanted[label] = 1
     rows: dict[Hashable, list[int]] = {label: [] for label in classes}
     for row, label in enumerate(labels):
-        if len(rows[label]) < wanted[label]:
-            rows[label].append(row)
-    return np.concatenate([rows[label] for label in classes]).astype(int)
+        rows[label].append(row)
+    return np.concatenate([rows[label][: wanted[label]] for label in classes]).astype(int)
 
 
 def for_validation(task: HeadTask, limit: int) -> HeadTask:
-    """The task with train and validation splits cut to `limit` examples, without a test split."""
-    splits = {
-        split: data.take(downsample(data.labels, limit))
-        for split, data in task.splits.items()
-        if split != "test"
-    }
+    """Return the task with splits of at most `limit` examples, without a test split."""
+    splits = {}
+    for split, data in task.splits.items():
+        if split != "test":
+            splits[split] = data.take(downsample(data.labels, limit))
     return replace(task, splits=splits)
 
 
 def validation_documents(task: HeadTask) -> dict[str, str]:
-    """The texts that `validation_score` needs embedded, by the ids of their documents."""
+    """Return the texts that `validation_score` needs embedded, by the ids of their documents."""
     return task.documents("validation" if "validation" in task.splits else "train")
 
 
 def validation_score(
     task: HeadTask, embeddings: Embeddings, *, head: HeadSettings, seeds: int, folds: int
 ) -> Score:
-    """The score on the validation split, or by cross-validation on train where there is none.
+    """Return the score on the validation split, or by cross-validation on train if there is none.
+
+    Folds are stratified and not shuffled. A cross-validation is scored once over the predictions of
+    all folds, so that examples count equally, as in `per_example`.
 
     task: cut by `for_validation`; embeddings: (N, D), row i belongs to document i of
-    `validation_documents(task)`. Folds are stratified and not shuffled. A cross-validation is
-    scored once over the predictions of all folds, so that examples count equally, as in
-    `per_example`.
+    `validation_documents(task)`.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -126,10 +124,9 @@ def validation_score(
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [(seen, seed) for seen, _ in split for seed in range(seeds)]
     by_fold = predict(train, train, jobs, head).reshape(folds, seeds, -1)
-    predictions = np.empty_like(by_fold[0])
     for of_fold, (_, unseen) in zip(by_fold, split, strict=True):
-        predictions[:, unseen] = of_fold[:, unseen]
-    return score_predictions(task.metric, predictions, train.labels)
+        by_fold[0][:, unseen] = of_fold[:, unseen]
+    return score_predictions(by_fold[0], train.labels)
 
 
 def final_scores(
@@ -140,20 +137,20 @@ def final_scores(
     head: HeadSettings,
     seeds: int,
 ) -> dict[str, Score]:
-    """A score for each round, on the whole test split.
+    """Return a score for each round, on the whole test split.
 
     embeddings: (N, D), row i belongs to document i of `task.documents("test")`; rounds: number of
     train examples by name, None: all.
     """
     train, test = task.head_inputs(embeddings, "test", head)
     labels = task.splits["train"].labels
-    rows_of = [downsample(labels, limit or len(labels)) for limit in rounds.values()]
-    jobs = [(rows, seed) for rows in rows_of for seed in range(seeds)]
+    jobs = []
+    for limit in rounds.values():
+        rows = downsample(labels, limit or len(labels))
+        jobs += [(rows, seed) for seed in range(seeds)]
     predictions = predict(train, test, jobs, head).reshape(len(rounds), seeds, -1)
-    return {
-        name: score_predictions(task.metric, of_round, test.labels)
-        for name, of_round in zip(rounds, predictions, strict=True)
-    }
+    scores = [score_predictions(of_round, test.labels) for of_round in predictions]
+    return dict(zip(rounds, scores, strict=True))
 
 
 def few_shot_scores(
@@ -164,10 +161,10 @@ def few_shot_scores(
     draws: int = 10,
     head: HeadSettings = HEADS["few-shot"],
 ) -> pd.DataFrame:
-    """Scores of a head per number of examples and draw: columns per_class, draw, metric, value.
+    """Return the scores of a head per number of examples and draw.
 
-    The metrics are accuracy and f1_macro. embeddings: (N, D), row i belongs to document i of
-    `task.documents("test")`.
+    Columns: per_class, draw, metric (accuracy and f1_macro), value. embeddings: (N, D), row i
+    belongs to document i of `task.documents("test")`.
     """
     train, test = task.head_inputs(embeddings, "test", head)
     runs = [(number, draw) for number in per_class for draw in range(draws)]
@@ -181,7 +178,7 @@ def few_shot_scores(
 
 
 def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
-    """The rows of `number` examples of each class, or all of a smaller class, ascending.
+    """Return the rows of `number` examples of each class, or all of a smaller class, ascending.
 
     A larger number keeps the examples of a smaller one.
     """

@@ -7,6 +7,7 @@ k; one that truncates them does not for the last ones.
 D: width of an embedding; K: passages of a document; N: documents.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple, Self
@@ -15,30 +16,22 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.uncertainty import (
-    LEVEL,
-    RESAMPLES,
-    bootstrap_over_tasks,
-    resampled_means,
-)
+from docemb_lib.evaluation.uncertainty import TAILS, bootstrap_over_tasks, resampled_means
 
 Embed = Callable[[list[str]], np.ndarray]  # M texts to (M, D)
 PASSAGES = 5  # of a document
-# Characters after which a text may be cut, besides white space: of Chinese and Japanese.
-STOPS = "。、，！？；"
+# A text is cut before white space and after the stops of Chinese and Japanese.
+GAP = r"(?=\s)|(?<=[。、，！？；])"
 
 
 def cut(text: str, count: int) -> list[str]:
     """Cut a text into `count` pieces, at the gaps nearest to equal numbers of characters.
 
-    Gaps are white space, with which the next piece begins, and the places after STOPS. With fewer
+    Gaps are white space, with which the next piece begins, and the places after stops. With fewer
     gaps than that, there are fewer pieces. Side by side they are the text without its margins.
     """
     text = text.strip()
-    gaps = []
-    for place, character in enumerate(text):
-        if character.isspace() or (place and text[place - 1] in STOPS):
-            gaps.append(place)
+    gaps = [match.start() for match in re.finditer(GAP, text)]
     cuts = {0, len(text)}
     for number in range(1, count):
         wanted = number * len(text) // count
@@ -77,7 +70,7 @@ class Versions(NamedTuple):
 
 
 def exchange_passages(embed: Embed, versions: Versions) -> np.ndarray:
-    """1 - cosine of each document and its version with passage k exchanged: (N, K)."""
+    """Return 1 - cosine of each document and its version with passage k exchanged: (N, K)."""
     documents = unit(embed(versions.documents))
     exchanged = unit(embed([*chain(*versions.exchanged)]))
     by_document = exchanged.reshape(len(documents), -1, documents.shape[1])  # (N, K, D)
@@ -86,15 +79,15 @@ def exchange_passages(embed: Embed, versions: Versions) -> np.ndarray:
 
 
 def by_position(values: np.ndarray) -> pd.DataFrame:
-    """The mean over N documents of each of K passages: columns position, value, low and high.
+    """Return the mean over N documents of each of K passages: columns position, value, low, high.
 
     Position runs from 0 to 1, and is that of the middle of the passage; intervals are a bootstrap
     over documents. values: (N, K).
     """
     K = values.shape[1]
-    value, low, high = bootstrap_over_tasks([values.T])
-    position = (np.arange(K) + 0.5) / K
-    return pd.DataFrame({"position": position, "value": value, "low": low, "high": high})
+    frame = pd.DataFrame(bootstrap_over_tasks([values.T]).T, columns=["value", "low", "high"])
+    frame.insert(0, "position", (np.arange(K) + 0.5) / K)
+    return frame
 
 
 class Ending(NamedTuple):
@@ -106,7 +99,7 @@ class Ending(NamedTuple):
 
 
 def ending(moved: np.ndarray) -> Ending:
-    """How far the last passage moves documents, divided by how far the first one does.
+    """Divide how far the last passage moves documents by how far the first one does.
 
     0: endings do not count; 1: as much as beginnings; NaN where the first passage moves none. The
     interval is a bootstrap over documents.
@@ -114,9 +107,8 @@ def ending(moved: np.ndarray) -> Ending:
     moved: see `exchange_passages`.
     """
     ends = moved[:, [0, -1]].T  # (2, N)
-    drawn = resampled_means(ends, resamples=RESAMPLES, seed=0)  # (B, 2)
-    means = np.concatenate([ends.mean(axis=1)[None], drawn])
-    first, last = means.T
-    ratios = np.divide(last, first, out=np.full(len(means), np.nan), where=first > 0)
-    low, high = np.quantile(ratios[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    drawn = resampled_means(ends, seed=0)  # (B, 2)
+    first, last = np.concatenate([ends.mean(axis=1)[None], drawn]).T
+    ratios = last / np.where(first > 0, first, np.nan)
+    low, high = np.quantile(ratios[1:], TAILS)
     return Ending(float(ratios[0]), float(low), float(high))

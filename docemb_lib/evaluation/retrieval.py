@@ -38,7 +38,7 @@ Similarities = Callable[[list[int]], np.ndarray]
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
-    """Rows of length 1 in float64; a zero row stays zero. embeddings: (N, D)."""
+    """Return rows of length 1 in float64; a zero row stays zero. embeddings: (N, D)."""
     X = np.asarray(embeddings, dtype=np.float64)
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)
 
@@ -49,7 +49,7 @@ def rank_documents(
     *,
     candidates: np.ndarray | None = None,
 ) -> Iterator[np.ndarray]:
-    """For each query the rows of all candidates but itself, most similar first.
+    """Yield for each query the rows of all candidates but itself, most similar first.
 
     Similarities are computed for BLOCK queries at a time. candidates: rows, in the order of ties;
     None: all rows in their order.
@@ -79,7 +79,7 @@ def score_queries(
     missing: Sequence[Sequence[int]] = (),
     top: int | None = None,
 ) -> QueryScores:
-    """Average precision, reciprocal rank, nDCG@10 and recall@100 of every query, as in trec_eval.
+    """Score every query as trec_eval does, by each of METRICS.
 
     The average precision is the mean over the relevant documents of the precision at the rank of
     each; the gain of nDCG is the grade, divided by log2(1 + rank).
@@ -98,10 +98,9 @@ def score_queries(
     rows = []
     precisions = []
     for number, (order, wanted) in enumerate(zip(ranked, relevant, strict=True)):
-        grade_of = dict.fromkeys(wanted, 1)
-        if grades:
-            grade_of = dict(zip(wanted, grades[number], strict=True))
-        absent = list(missing[number]) if missing else []
+        graded = grades[number] if grades else [1] * len(wanted)
+        grade_of = dict(zip(wanted, graded, strict=True))
+        absent = missing[number] if missing else ()
         places = np.flatnonzero(np.isin(order, wanted))  # ascending, from 0
         ranks = places + 1
         precision = np.arange(1, len(ranks) + 1) / ranks
@@ -126,41 +125,62 @@ def score_queries(
 
 
 def tfidf(texts: Sequence[str], fitted: int | None = None) -> csr_array:
-    """TF-IDF of all words of two documents or more: (N, words) float32, rows of unit length.
+    """Return TF-IDF of all words of two documents or more: (N, words) float32, of unit length.
 
     Frequencies are logarithmic. fitted: the first so many texts are the documents that words are
     counted in; None: all.
     """
-    return _tfidf(list(map(spaced, texts)), fitted or len(texts), min_df=2)[0]
+    return _tfidf(texts, fitted, min_df=2)[0]
+
+
+def _tfidf(texts: Sequence[str], fitted: int | None, *, min_df: int) -> tuple[csr_array, list[str]]:
+    """Return TF-IDF of the words of `min_df` fitted documents or more, and these words."""
+    from scipy.sparse import csr_array, vstack
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = list(map(spaced, texts))
+    fitted = fitted or len(words)
+    vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32, **COUNTED)
+    try:
+        X = vectorizer.fit_transform(words[:fitted])
+    except ValueError as error:
+        raise InputError(
+            f"no word occurs in {min_df} of the {fitted} texts; separate words by spaces or "
+            "punctuation, or use more texts"
+        ) from error
+    if fitted < len(words):
+        X = vstack([X, vectorizer.transform(words[fitted:])])
+    return csr_array(X), vectorizer.get_feature_names_out().tolist()
 
 
 def bm25(texts: Sequence[str], fitted: int | None = None) -> Similarities:
-    """BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF.
+    """Return BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF.
 
     fitted: the first so many texts are the documents of the index, None: all; the similarity of any
     text to one of the others is 0.
     """
     import bm25s
 
-    documents = texts[:fitted]
-    weights, vocabulary = _tfidf(list(map(spaced, texts)), len(documents), min_df=1)
+    documents = [list(map(sys.intern, words_of(text))) for text in texts[:fitted]]
+    weights, vocabulary = _tfidf(texts, fitted, min_df=1)
     index = bm25s.BM25(k1=K1, b=B, method="lucene")
-    index.index([list(map(sys.intern, words_of(text))) for text in documents], show_progress=False)
+    index.index(documents, show_progress=False)
 
-    def similarities(row: int) -> np.ndarray:
-        query = weights[[row]]
-        heaviest = query.indices[np.argsort(-query.data, kind="stable")[:QUERY_WORDS]]
-        scores = np.zeros(len(texts), dtype=np.float32)
-        if len(heaviest):
-            words = [vocabulary[column] for column in heaviest]
-            scores[: len(documents)] = index.get_scores(words)
+    def similarities(rows: list[int]) -> np.ndarray:
+        scores = np.zeros((len(rows), len(texts)), dtype=np.float32)
+        for of_query, row in zip(scores, rows, strict=True):
+            query = weights[[row]]
+            heaviest = query.indices[np.argsort(-query.data, kind="stable")[:QUERY_WORDS]]
+            if len(heaviest):
+                words = [vocabulary[column] for column in heaviest]
+                of_query[: len(documents)] = index.get_scores(words)
         return scores
 
-    return lambda rows: np.stack([similarities(row) for row in rows])
+    return similarities
 
 
 def by_cosine(embeddings: Embeddings) -> Similarities:
-    """The cosines of embeddings (N, D); sparse rows must have unit length."""
+    """Return the cosines of embeddings (N, D); sparse rows must have unit length."""
     if not isinstance(embeddings, np.ndarray):
         return lambda rows: (embeddings[rows] @ embeddings.T).toarray()
     X = unit(embeddings)
@@ -168,12 +188,12 @@ def by_cosine(embeddings: Embeddings) -> Similarities:
 
 
 def of_rows(similarities: Similarities, rows: Sequence[int]) -> Similarities:
-    """The similarities among the texts in these rows, which may repeat."""
+    """Return the similarities among the texts in these rows, which may repeat."""
     return lambda block: similarities([rows[query] for query in block])[:, rows]
 
 
 def fused(*parts: Similarities, fitted: int | None = None) -> Similarities:
-    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank) among all other texts.
+    """Fuse reciprocal ranks: sum 1 / (60 + rank) among all other texts over the rankings.
 
     Ranks start from 1. Texts that are equally similar share the mean of their ranks. fitted: the
     first so many texts are ranked, None: all; the similarity to the others is 0.
@@ -184,32 +204,17 @@ def fused(*parts: Similarities, fitted: int | None = None) -> Similarities:
         total = np.zeros((1, 1))
         queries = np.array(rows)
         for part in parts:
-            everything = part(rows).astype(np.float64)
-            values = everything[:, :fitted]
+            values = part(rows).astype(np.float64)
+            ranked = values[:, :fitted]
+            size = ranked.shape[1]
             # A query among the ranked texts has rank 0, and shares it with those of the same text.
-            inside = np.flatnonzero(queries < values.shape[1])
-            values[inside, queries[inside]] = np.inf
-            ranks = rankdata(-values, axis=1)
+            inside = np.flatnonzero(queries < size)
+            ranked[inside, queries[inside]] = np.inf
+            ranks = rankdata(-ranked, axis=1)
             ranks[inside] -= 1
-            unranked = everything.shape[1] - values.shape[1]
-            total = total + np.pad(1 / (FUSION + ranks), ((0, 0), (0, unranked)))
+            values[:, :size] = 1 / (FUSION + ranks)
+            values[:, size:] = 0
+            total = total + values
         return total
 
     return summed
-
-
-def _tfidf(texts: Sequence[str], fitted: int, *, min_df: int) -> tuple[csr_array, list[str]]:
-    from scipy.sparse import csr_array, vstack
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32, **COUNTED)
-    try:
-        X = vectorizer.fit_transform(texts[:fitted])
-    except ValueError as error:
-        raise InputError(
-            f"no word occurs in {min_df} of the {fitted} texts; separate words by spaces or "
-            "punctuation, or use more texts"
-        ) from error
-    if fitted < len(texts):
-        X = vstack([X, vectorizer.transform(texts[fitted:])])
-    return csr_array(X), vectorizer.get_feature_names_out().tolist()

@@ -30,8 +30,8 @@ NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before 
 
 
 def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
-    """The tidy frame of {model: {task: score}}; extra metrics get rows with seed 0."""
-    rows = []
+    """Return the tidy frame of {model: {task: score}}; extra metrics get rows with seed 0."""
+    rows: list[tuple[object, ...]] = []
     for model, by_task in scores.items():
         for task, score in by_task.items():
             for seed, value in enumerate(score.values):
@@ -42,29 +42,29 @@ def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
 
 
 def last_round(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the last round, without the column `round`, which a frame may lack."""
+    """Return the rows of the last round, without the column `round`, which a frame may lack."""
     if "round" not in rows:
         return rows
     return rows[rows["round"] == rows["round"].iloc[-1]].drop(columns="round")
 
 
 def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
-    """The unweighted mean over tasks for each seed: columns model, seed, value. scores: tidy.
+    """Return the unweighted mean over tasks for each seed: columns model, seed, value.
 
     A task that trains nothing has a single value, which counts for every seed. A model without
-    scores on some task (BM25 ranks only) has no mean.
+    scores on some task (BM25 ranks only) has no mean. scores: tidy.
     """
     main = main_rows(scores)
-    main = main[main.groupby("model")["task"].transform("nunique") == main["task"].nunique()]
     table = main.pivot(index=["model", "task"], columns="seed", values="value")
     # bfill and ffill copy a single value to all seeds and change nothing where each seed has a
     # value
-    per_seed = table.bfill(axis=1).ffill(axis=1).groupby("model").mean()
-    return per_seed.reset_index().melt(id_vars="model", var_name="seed", value_name="value")
+    by_model = table.bfill(axis=1).ffill(axis=1).groupby("model")
+    means = by_model.mean()[by_model.size() == main["task"].nunique()]
+    return means.reset_index().melt(id_vars="model", var_name="seed", value_name="value")
 
 
 def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
-    """`scores` with a column `normalised`: value / best mean of a model on that task and metric.
+    """Add a column `normalised`: value / best mean of a model on that task and metric.
 
     over_rounds: divide by the best of all rounds (Figure 5.3) instead of the same round (Table
     5.7). The result is relative to the models in the frame: never store it, and compare it only
@@ -74,37 +74,87 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
 
 
 def best_means(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.Series:
-    """The best mean of a model on the task and metric of each row, see `normalised`."""
+    """Return the best mean of a model on the task and metric of each row, see `normalised`."""
     of_task = ["task", "metric"]
     of_round = [*of_task, "round"] if "round" in scores else of_task
     means = scores.groupby([*of_round, "model"], dropna=False)["value"].transform("mean")
-    among = [scores[name] for name in (of_task if over_rounds else of_round)]
-    return means.groupby(among, dropna=False).transform("max")
+    among = of_task if over_rounds else of_round
+    return scores.assign(mean=means).groupby(among, dropna=False)["mean"].transform("max")
 
 
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Models x tasks as text, such as `.792 [.77, .81]`, best mean first in each round.
+    """Return models x tasks as text, such as `.792 [.77, .81]`, best mean first in each round.
 
     The last column is the mean over tasks, or the single task; a model without some task comes last
     and has no mean. intervals: see `score_intervals`, perhaps with `round`.
     """
     main = main_rows(intervals)
     index = ["round", "model"] if "round" in main else ["model"]
-    rows = main[["value", "low", "high"]].itertuples(index=False)
-    main = main.assign(text=[with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows])
-    table = main.pivot_table(
-        index=index, columns="task", values="text", aggfunc="first", sort=False
-    )
+    table = _board(main, _interval_texts(main), index=index, columns="task")
     means = main[main["task"] == table.columns[-1]].set_index(index)["value"]
-    table = table.loc[means.reindex(table.index).sort_values(ascending=False, kind="stable").index]
-    if "round" in main:
-        table = table.loc[list(main["round"].unique())]
+    order = means.reindex(table.index).sort_values(ascending=False, kind="stable").index
+    if "round" not in main:
+        return table.loc[order]
+    return table.loc[order].loc[list(main["round"].unique())]
+
+
+def further_board(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Return models x further metrics of tasks as text, such as `.792 [.77, .81]`.
+
+    intervals: see `score_intervals`, without rounds.
+    """
+    further = intervals.drop(main_rows(intervals).index)
+    columns = further["task"] + ", " + further["metric"]
+    further = further.assign(column=columns)
+    return _board(further, _interval_texts(further), index="model", columns="column")
+
+
+def test_board(tests: pd.DataFrame) -> pd.DataFrame:
+    """Return the tests of one model: references × tasks, each as in `better: +.041, p .002`.
+
+    A test that shows no difference has no word. tests: see `verdicts`; p-values are corrected.
+    """
+    cells = []
+    columns = ["difference", "p_holm", "verdict"]
+    for difference, p, verdict in tests[columns].itertuples(index=False):
+        word = "" if verdict == UNCLEAR else f"{verdict}: "
+        cells.append(f"{word}{_with_p(difference, p)}".replace(" ", NO_BREAK))
+    return _board(tests, cells, index="reference", columns="task")
+
+
+def _board(
+    rows: pd.DataFrame, texts: Sequence[str], *, index: str | list[str], columns: str
+) -> pd.DataFrame:
+    """Return the texts of the rows as a table, "" where there is none."""
+    table = rows.assign(text=texts).pivot_table(
+        index=index, columns=columns, values="text", aggfunc="first", sort=False
+    )
     return table.fillna("").rename_axis(columns=None)
 
 
+def _interval_texts(rows: pd.DataFrame) -> list[str]:
+    values = rows[["value", "low", "high"]].itertuples(index=False)
+    return [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in values]
+
+
 def with_interval(value: float, low: float, high: float) -> str:
-    """A score and its interval, as in `.792 [.77, .81]`."""
+    """Write a score and its interval, as in `.792 [.77, .81]`."""
     return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
+
+
+def _with_p(difference: float, p: float) -> str:
+    return f"{difference:+.3f}, {p_value(p)}".replace("0.", ".", 1)
+
+
+def p_value(p: float) -> str:
+    """Write a p-value, as in `p .013` or `p < .001`."""
+    return "p < .001" if p < 0.001 else f"p {p:.3f}".replace("0.", ".")
+
+
+def listed(words: Sequence[str]) -> str:
+    """Write one or more words as a list in a sentence, as in `on a, on b and in the mean`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def standing(
@@ -115,19 +165,19 @@ def standing(
     before: str | None,
     practice: str | None,
 ) -> str:
-    """One sentence that compares the student with its best reference, practice, and its start.
+    """Write a sentence that compares the student with its best reference, practice, and its start.
 
     Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. The best
     reference is that of the highest mean among those that `comparison` compares the student with.
+
     intervals: see `score_intervals`; comparison: see `verdicts`; before: the student before
     training, None where nothing was trained from it; practice: the reference that users have
     today, or None.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = over_tasks(intervals).set_index("model")
-    verdict_of = _verdicts(comparison, student)
-    test_of = beside_references(comparison, student).set_index("reference")
-    references = [model for model in verdict_of if model in scores.index]
+    tests = beside_references(comparison, student).set_index("reference")
+    references = [model for model in tests.index if model in scores.index]
     best = str(scores.loc[references, "value"].idxmax())
 
     def scored(model: str) -> str:
@@ -137,14 +187,14 @@ def standing(
     for model in dict.fromkeys(filter(None, (best, practice, before))):
         among = model == best and len(references) > 1
         title = f"the best of {len(references)} references, {best}" if among else model
-        takes = would_show(test_of.loc[[model]])
-        clauses.append(f"{RELATIONS[verdict_of[model]]} {title} ({scored(model)}{takes})")
+        relation = RELATIONS[str(tests.loc[model, "verdict"])]
+        clauses.append(f"{relation} {title} ({scored(model)}{would_show(tests.loc[[model]])})")
     over = f"{tasks} task{'' if tasks == 1 else 's'}"
     return f"In the mean over {over}, {student} ({scored(student)}) is {'; it is '.join(clauses)}."
 
 
 def would_show(tests: pd.DataFrame) -> str:
-    """What it takes to show the nearest of the differences that are not shown, as a clause.
+    """Write what it takes to show the nearest of the differences that are not shown, as a clause.
 
     An example is `; 104 examples can show .031, about 480 this`; "" where all are shown, or models
     agree on every example. tests: see `verdicts`.
@@ -153,24 +203,23 @@ def would_show(tests: pd.DataFrame) -> str:
     if unclear.empty:
         return ""
     nearest = unclear.sort_values("needed").iloc[0]
-    takes = Needed(float(nearest["detectable"]), float(nearest["needed"]))
-    return f"; {what_shows(int(nearest['examples']), takes)}"
+    takes = Needed(nearest["detectable"], nearest["needed"])
+    return f"; {what_shows(nearest['examples'], takes)}"
 
 
 def what_shows(examples: int, takes: Needed) -> str:
-    """What so many examples can show, as in `104 examples can show .031, about 480 this`.
+    """Write what so many examples can show, as in `104 examples can show .031, about 480 this`.
 
     The second number is left out where it is beyond reach.
     """
-    least = f"{takes.detectable:.3f}".removeprefix("0")
-    clause = f"{examples:,} examples can show {least}"
+    clause = f"{examples:,} examples can show {takes.detectable:.3f}".replace("0.", ".", 1)
     if takes.examples <= REACHABLE * examples:
         clause += f", about {float(f'{takes.examples:.2g}'):,.0f} this"
     return clause
 
 
 def told(tests: pd.DataFrame) -> str:
-    """The tests of one model against another in words, by verdict.
+    """Write the tests of one model against another in words, by verdict.
 
     An example is `better on halves (+.041, p .002) and in the mean (+.020, p .013); not shown to
     differ on package (-.014, p .84; 104 examples can show .031, about 480 this)`. tests: see
@@ -179,47 +228,14 @@ def told(tests: pd.DataFrame) -> str:
     clauses = []
     for verdict in (BETTER, WORSE, UNCLEAR):
         cases = []
-        rows = tests[tests["verdict"] == verdict]
-        columns = ["task", "difference", "p_holm"]
-        for row, task, d, p in rows[columns].itertuples():
+        rows = tests.loc[tests["verdict"] == verdict, ["task", "difference", "p_holm"]]
+        for row, task, difference, p in rows.itertuples():
             where = "in the mean" if task == OVERALL else f"on {task}"
-            takes = would_show(rows.loc[[row]])
-            cases.append(f"{where} ({_with_p(d, p)}{takes})")
+            cases.append(f"{where} ({_with_p(difference, p)}{would_show(tests.loc[[row]])})")
         if cases:
             relation = "not shown to differ" if verdict == UNCLEAR else verdict
             clauses.append(f"{relation} {listed(cases)}")
     return "; ".join(clauses)
-
-
-def test_board(tests: pd.DataFrame) -> pd.DataFrame:
-    """The tests of one model: references × tasks, each as in `better: +.041, p .002`.
-
-    A test that shows no difference has no word. tests: see `verdicts`; p-values are corrected.
-    """
-    columns = ["difference", "p_holm", "verdict"]
-    cells = []
-    for difference, p, verdict in tests[columns].itertuples(index=False):
-        word = "" if verdict == UNCLEAR else f"{verdict}: "
-        cells.append(f"{word}{_with_p(difference, p)}".replace(" ", NO_BREAK))
-    table = tests.assign(test=cells).pivot_table(
-        index="reference", columns="task", values="test", aggfunc="first", sort=False
-    )
-    return table.rename_axis(columns=None).fillna("")
-
-
-def _with_p(difference: float, p: float) -> str:
-    return f"{difference:+.3f}, {p_value(p)}".replace("0.", ".", 1)
-
-
-def listed(words: Sequence[str]) -> str:
-    """One or more words as a list in a sentence, as in `on a, on b and in the mean`."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def p_value(p: float) -> str:
-    """A p-value, as in `p .013` or `p < .001`."""
-    return "p < .001" if p < 0.001 else f"p {p:.3f}".replace("0.", ".")
 
 
 class Choice(NamedTuple):
@@ -239,7 +255,7 @@ def choose_simplest(
     student: str,
     simplest_first: Sequence[str],
 ) -> Choice:
-    """The simplest model that no paired test of the student beside a reference shows to be worse.
+    """Choose the simplest model that no paired test of the student beside a reference shows worse.
 
     These tests compare the means over tasks. Where references are shown to be better than the
     student, the simplest of them is taken, and otherwise the simplest among the student and the
@@ -248,11 +264,11 @@ def choose_simplest(
     intervals: see `score_intervals`; comparison: see `verdicts`; simplest_first: models that may be
     among the references, and the student; other references count as less simple than all of these.
     """
-    verdict_of = _verdicts(comparison, student)  # on the student, by reference
-    rank = {model: place for place, model in enumerate(simplest_first)}
-    references = sorted(verdict_of, key=lambda model: rank.get(model, len(rank)))
-    better = [model for model in references if verdict_of[model] == WORSE]
-    simpler = [model for model in references if rank.get(model, len(rank)) < rank[student]]
+    verdict_of = beside_references(comparison, student).set_index("reference")["verdict"]
+    order = dict.fromkeys([*simplest_first, *verdict_of.index])
+    better = [model for model in order if verdict_of.get(model) == WORSE]  # the student is worse
+    before = simplest_first[: simplest_first.index(student)]
+    simpler = [model for model in before if model in verdict_of]
     equal = [model for model in simpler if verdict_of[model] == UNCLEAR]
     if not better and not equal:
         worse = "every simpler model is shown to be worse, and " if simpler else ""
@@ -261,48 +277,26 @@ def choose_simplest(
     model = (better or equal)[0]
     means = over_tasks(intervals).set_index("model")["value"]
     scores = [f"{means[name]:.3f}".removeprefix("0") for name in (model, student)]
-    relation = (
-        "shown to be better" if better else "the simplest model that is not shown to be worse"
-    )
+    simplest = "the simplest model that is not shown to be worse"
+    relation = "shown to be better" if better else simplest
     reason = f"it is {relation} than {student} ({scores[0]} against {scores[1]} in the mean)"
     if len(better) > 1:
         reason += f", and it is the simplest of {len(better)} such models"
     return Choice(model, reason)
 
 
-def _verdicts(comparison: pd.DataFrame, student: str) -> dict[str, str]:
-    """The verdict on the student by reference, in the mean over tasks."""
-    rows = beside_references(comparison, student)
-    return dict(zip(rows["reference"], rows["verdict"], strict=True))
-
-
 def beside_references(comparison: pd.DataFrame, student: str) -> pd.DataFrame:
-    """The rows of `comparison` (see `verdicts`) on the student in the mean over tasks."""
+    """Return the rows of `comparison` on the student in the mean over tasks, see `verdicts`."""
     return over_tasks(comparison).query("model == @student")
 
 
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the mean over tasks; for a single task the rows of the main metric."""
+    """Return the rows of the mean over tasks; for a single task those of the main metric."""
     means = rows[rows["task"] == OVERALL]
     return main_rows(rows) if means.empty else means
 
 
 def main_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the metric that decides on each task, the first one that it has in the frame."""
+    """Return the rows of the metric that decides on each task, the first that it has there."""
     first = rows.groupby("task", sort=False)["metric"].transform("first")
     return rows[rows["metric"] == first]
-
-
-def further_board(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Models x further metrics of tasks as text, such as `.792 [.77, .81]`, models in their order.
-
-    intervals: see `score_intervals`, without rounds.
-    """
-    further = intervals.drop(main_rows(intervals).index)
-    rows = further[["value", "low", "high"]].itertuples(index=False)
-    column = further["task"] + ", " + further["metric"]
-    text = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows]
-    table = further.assign(column=column, text=text).pivot_table(
-        index="model", columns="column", values="text", aggfunc="first", sort=False
-    )
-    return table.fillna("").rename_axis(columns=None)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,32 +41,38 @@ class Column(NamedTuple):
     texts: Sequence[str]
 
 
-def _in_rows(column: Sequence[Any], rows: Integers) -> list[Any]:
-    return [column[row] for row in rows]
-
-
 def ids_of_texts(texts: Sequence[str]) -> list[str]:
-    """Ids of documents whose source gives none: equal texts are one document."""
+    """Return ids of documents whose source gives none: equal texts are one document."""
     return [hash_of(text) for text in texts]
 
 
-class OneColumn:
-    """What examples of one column of texts share: documents without ids get some, by their text."""
+class Examples:
+    """What all data share: columns of texts, whose documents get ids by their texts if need be."""
 
-    texts: Sequence[str]
-    ids: Sequence[str]
+    ids_of: ClassVar[Mapping[str, str]] = {"texts": "ids"}  # the field of ids, by that of texts
 
     def __post_init__(self) -> None:
-        if not self.ids:
-            object.__setattr__(self, "ids", ids_of_texts(self.texts))
+        for texts, ids in self.ids_of.items():
+            if not getattr(self, ids):
+                object.__setattr__(self, ids, ids_of_texts(getattr(self, texts)))
 
     @property
     def columns(self) -> list[Column]:
-        return [Column(self.ids, self.texts)]
+        fields = self.ids_of.items()
+        return [Column(getattr(self, ids), getattr(self, texts)) for texts, ids in fields]
+
+    def check(self, where: str) -> None:
+        """Raise InputError where fields are empty or differ in length."""
+        check_sizes(where, vars(self))
+
+    def take(self, rows: Integers) -> Self:
+        """Return the examples in these rows."""
+        fields = [list(map(field.__getitem__, rows)) for field in vars(self).values()]
+        return type(self)(*fields)
 
 
 @dataclass(frozen=True)
-class Labelled(OneColumn):
+class Labelled(Examples):
     """Documents and their classes; a class is an int or a str.
 
     ids: of the documents; without them, equal texts are one document.
@@ -75,23 +82,15 @@ class Labelled(OneColumn):
     labels: Sequence[Hashable]
     ids: Sequence[str] = ()
 
-    def take(self, rows: Integers) -> Labelled:
-        """The examples in these rows."""
-        columns = (self.texts, self.labels, self.ids)
-        return Labelled(*(_in_rows(column, rows) for column in columns))
-
-    def check(self, where: str) -> None:
-        """Raise InputError where columns are empty or differ in length."""
-        check_sizes(where, {"texts": self.texts, "labels": self.labels})
-        check_sizes(where, {"texts": self.texts, "ids": self.ids})
-
 
 @dataclass(frozen=True)
-class LabelledPairs:
+class LabelledPairs(Examples):
     """Ordered pairs of documents and the class of each pair.
 
     first_ids, second_ids: of the documents; without them, equal texts are one document.
     """
+
+    ids_of: ClassVar[Mapping[str, str]] = {"first": "first_ids", "second": "second_ids"}
 
     first: Sequence[str]
     second: Sequence[str]
@@ -99,33 +98,14 @@ class LabelledPairs:
     first_ids: Sequence[str] = ()
     second_ids: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        if not self.first_ids:
-            object.__setattr__(self, "first_ids", ids_of_texts(self.first))
-        if not self.second_ids:
-            object.__setattr__(self, "second_ids", ids_of_texts(self.second))
-
     @property
     def texts(self) -> list[str]:
         """All first texts, then all second ones."""
         return [*self.first, *self.second]
 
-    @property
-    def columns(self) -> list[Column]:
-        return [Column(self.first_ids, self.first), Column(self.second_ids, self.second)]
-
-    def take(self, rows: Integers) -> LabelledPairs:
-        """The examples in these rows."""
-        columns = (self.first, self.second, self.labels, self.first_ids, self.second_ids)
-        return LabelledPairs(*(_in_rows(column, rows) for column in columns))
-
-    def check(self, where: str) -> None:
-        """Raise InputError where columns are empty or differ in length."""
-        check_sizes(where, vars(self))
-
 
 @dataclass(frozen=True)
-class Ranking(OneColumn):
+class Ranking(Examples):
     """A pool of documents, some of which are queries, and perhaps queries that are no documents.
 
     ids: of the texts; without them, equal texts are one document.
@@ -147,18 +127,20 @@ class Ranking(OneColumn):
 
     def check(self, where: str) -> None:
         """Raise InputError where a query has no relevant rows, or rows that cannot be retrieved."""
-        if not len(self.queries) == len(self.relevant) > 0:
-            check_sizes(where, {"queries": self.queries, "lists of relevant rows": self.relevant})
+        check_sizes(where, {"queries": self.queries, "lists of relevant rows": self.relevant})
         check_sizes(where, {"texts": self.texts, "ids": self.ids})
-        sizes = list(map(len, self.grades or self.relevant))
-        for number, (query, rows) in enumerate(zip(self.queries, self.relevant, strict=True)):
-            in_pool = all(0 <= row < len(self.pool) for row in rows)
-            in_pool &= 0 <= query < len(self.texts)
-            some = bool(rows) or bool(self.missing and self.missing[number])
-            if not (in_pool and some and len(rows) == len({*rows} - {query}) == sizes[number]):
+        size = len(self.pool)
+        missing = self.missing or [()] * len(self.queries)
+        examples = zip(
+            self.queries, self.relevant, self.grades or self.relevant, missing, strict=True
+        )
+        for query, rows, grades, absent in examples:
+            each_once = len(rows) == len({*rows} - {query}) == len(grades)
+            in_pool = all(0 <= row < size for row in rows) and 0 <= query < len(self.texts)
+            if not (each_once and in_pool and (len(rows) or len(absent))):
                 raise InputError(
                     f"{where}: query {query} has the relevant rows {list(rows)}; give one or more "
-                    f"of the {len(self.pool)} rows, each once, without the query"
+                    f"of the {size} rows, each once, without the query"
                 )
 
 
@@ -174,7 +156,7 @@ def check_sizes(where: str, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
-    """The data of a split of the task `name`; raises InputError where there is no such split."""
+    """Return the data of a split of the task `name`; raise InputError where there is none."""
     if split not in splits:
         raise InputError(
             f"task {name!r} has no split {split!r}, only {', '.join(splits)}; name one of these"
@@ -190,10 +172,10 @@ def check_splits(name: str, splits: Mapping[str, Split]) -> None:
         )
     for split, data in splits.items():
         data.check(f"task {name!r}, split {split!r}")
-    text_of: dict[str, str] = {}
-    for data in splits.values():
-        for id, text in documents_of(data).items():
-            if text_of.setdefault(id, text) != text:
+    text_of = documents_of(*splits.values())
+    for column in chain.from_iterable(data.columns for data in splits.values()):
+        for id, text in zip(column.ids, column.texts, strict=True):
+            if text_of[id] != text:
                 raise InputError(
                     f"task {name!r}: two texts have the id {id!r:.80}; give each document an id "
                     "of its own"
@@ -201,7 +183,7 @@ def check_splits(name: str, splits: Mapping[str, Split]) -> None:
 
 
 def documents_of(*parts: Split) -> dict[str, str]:
-    """The texts of the documents of all parts by id, in the order of their first places."""
+    """Return the texts of the documents of all parts by id, in the order of their first places."""
     documents: dict[str, str] = {}
     for part in parts:
         for column in part.columns:
@@ -213,7 +195,7 @@ def documents_of(*parts: Split) -> dict[str, str]:
 def rows_by_id(
     name: str, embeddings: Embeddings, ids: list[str]
 ) -> Callable[[Sequence[str]], np.ndarray]:
-    """A function from ids to the embeddings of documents. Row i of embeddings, (N, D), is `ids[i]`.
+    """Return a function from ids to embeddings. Row i of embeddings, (N, D), is that of `ids[i]`.
 
     All documents in their order are returned without a copy, so that a large pool may stay
     memory-mapped. Raises InputError for embeddings of a wrong shape and for infinite ones.
@@ -264,7 +246,7 @@ class Score:
         return float(np.mean(self.values))
 
     def decided_by(self, metric: str) -> Score:
-        """The same score with another main metric, one of `per_example`."""
+        """Return the same score with another main metric, one of `per_example`."""
         values = self.per_example[metric].mean(axis=1, dtype=np.float64)
         extra = {self.metric: self.mean, **self.extra}
         extra.pop(metric)
@@ -279,16 +261,35 @@ class HeadInputs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeadTask:
-    """Base of the tasks whose heads are trained on the train split and scored by their accuracy."""
+class BaseTask:
+    """Data in splits, with a name and a metric."""
 
     name: str
+    splits: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        check_splits(self.name, self.splits)
+
+    def documents(self, split: str = "test") -> dict[str, str]:
+        """Return the texts that scoring on `split` reads, by id: those of train, too, for heads."""
+        trained = [self.splits["train"]] if isinstance(self, HeadTask) else []
+        return documents_of(*trained, pick(self.name, self.splits, split))
+
+    def texts(self, split: str = "test") -> list[str]:
+        """Return the texts of `documents`."""
+        return list(self.documents(split).values())
+
+
+@dataclass(frozen=True)
+class HeadTask(BaseTask):
+    """Base of the tasks whose heads are trained on the train split and scored by their accuracy."""
+
     splits: Mapping[str, Labelled | LabelledPairs]
     metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
         """Check the splits; a head can only predict the classes of train."""
-        check_splits(self.name, self.splits)
+        super().__post_init__()
         where = f"task {self.name!r}"
         if "train" not in self.splits:
             raise InputError(
@@ -308,14 +309,6 @@ class HeadTask:
                     f"{len(known)} classes of 'train'; leave them out, or add them to 'train'"
                 )
 
-    def documents(self, split: str = "test") -> dict[str, str]:
-        """The texts of train and of `split` by id, which scoring on `split` needs embedded."""
-        return documents_of(self.splits["train"], pick(self.name, self.splits, split))
-
-    def texts(self, split: str = "test") -> list[str]:
-        """The texts of `documents`."""
-        return list(self.documents(split).values())
-
     def score(
         self,
         embeddings: Embeddings,
@@ -324,19 +317,19 @@ class HeadTask:
         head: HeadSettings | None = None,
         seeds: int = SEEDS,
     ) -> Score:
-        """The accuracy of a head per seed from 0.
+        """Return the accuracy of a head per seed from 0.
 
         embeddings: (N, D), row i belongs to document i of `documents(split)`.
         """
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, split, head)
         jobs = [(np.arange(len(train.labels)), seed) for seed in range(seeds)]
-        return score_predictions(self.metric, predict(train, scored, jobs, head), scored.labels)
+        return score_predictions(predict(train, scored, jobs, head), scored.labels)
 
     def head_inputs(
         self, embeddings: Embeddings, scored: str, head: HeadSettings
     ) -> tuple[HeadInputs, HeadInputs]:
-        """The inputs of heads for train, and for the split that is scored.
+        """Return the inputs of heads for train, and for the split that is scored.
 
         embeddings: (N, D), row i belongs to document i of `documents(scored)`. Class numbers follow
         the order of the names.
@@ -359,13 +352,12 @@ class HeadTask:
             features = views[0]
             if len(views) == 2:
                 features = pair_features(views[0], views[1], head.pair_features)
-            labels = np.array([number[label] for label in data.labels])
-            return HeadInputs(features, labels)
+            return HeadInputs(features, np.array([number[label] for label in data.labels]))
 
         inputs = inputs_of(train)
         if scored == "train":
             return inputs, inputs
-        return inputs, inputs_of(pick(self.name, self.splits, scored))
+        return inputs, inputs_of(self.splits[scored])
 
 
 @dataclass(frozen=True)
@@ -395,7 +387,7 @@ class Pairs(HeadTask):
 
 
 @dataclass(frozen=True)
-class Retrieval:
+class Retrieval(BaseTask):
     """Rank the documents of a pool by their cosine with a query; nothing is trained.
 
     Example:
@@ -405,20 +397,8 @@ class Retrieval:
         1.0
     """
 
-    name: str
     splits: Mapping[str, Ranking]
     metric: ClassVar[str] = "map"
-
-    def __post_init__(self) -> None:
-        check_splits(self.name, self.splits)
-
-    def documents(self, split: str = "test") -> dict[str, str]:
-        """The texts of the pool of `split` by id."""
-        return documents_of(pick(self.name, self.splits, split))
-
-    def texts(self, split: str = "test") -> list[str]:
-        """The texts of `documents`."""
-        return list(self.documents(split).values())
 
     def score(
         self,
@@ -429,7 +409,7 @@ class Retrieval:
         seeds: int = SEEDS,
         top: int | None = None,
     ) -> Score:
-        """MAP, with the other METRICS as extras. `head` and `seeds` are ignored (`HeadTask.score`).
+        """Return MAP, with the other METRICS as extras. `head` and `seeds` have no effect.
 
         Equally similar documents are in the descending order of their ids, as in trec_eval, so that
         the order of the rows does not count.
@@ -453,39 +433,33 @@ class Retrieval:
             missing=ranking.missing,
             top=top,
         )
-        means = {metric: float(values.mean()) for metric, values in scores.by_metric.items()}
-        per_example = {}
+        extra = {metric: float(values.mean()) for metric, values in scores.by_metric.items()}
+        value = extra.pop(self.metric)
+        examples = {}
         for metric, values in scores.by_metric.items():
-            per_example[metric] = values[None].astype(np.float32)
-        return Score(
-            self.metric,
-            values=(means.pop(self.metric),),
-            extra=means,
-            per_example=per_example,
-            per_relevant=scores.precision.astype(np.float32),
-        )
+            examples[metric] = values[None].astype(np.float32)
+        return Score(self.metric, (value,), extra, examples, scores.precision.astype(np.float32))
 
 
 Task = Classification | Pairs | Retrieval
 
 
 def example_lengths(task: Task, lengths: Integers) -> np.ndarray:
-    """The length of each test example (N,): of the longer document of a pair, or of the query.
+    """Return the length of each test example (N,): of the longer document of a pair, or the query.
 
     lengths: of the documents of `task.documents("test")`.
     """
     length_of = dict(zip(task.documents("test"), lengths, strict=True))
     data = task.splits["test"]
-    if isinstance(data, Ranking):
-        return np.array([length_of[data.ids[query]] for query in data.queries])
     of_columns = []
     for column in data.columns:
         of_columns.append([length_of[id] for id in column.ids])
-    return np.max(of_columns, axis=0)
+    longest = np.max(of_columns, axis=0)
+    return longest[list(data.queries)] if isinstance(data, Ranking) else longest
 
 
 def relevant_lengths(task: Task, lengths: Integers) -> np.ndarray:
-    """The query and the length of each relevant document in the test split, (2, R).
+    """Return the query and the length of each relevant document in the test split, (2, R).
 
     The order is that of `Score.per_relevant`; without retrieval there is none. lengths: see
     `example_lengths`.
@@ -506,21 +480,20 @@ def warn_of_problems(task: Task) -> None:
     """
     for split, data in task.splits.items():
         examples = texts_of_examples(data)
-        blank = [i for i, texts in enumerate(examples) if "" in map(str.strip, texts)]
-        problems = {"have no text": blank}
+        problems = {"have no text": ["" in map(str.strip, texts) for texts in examples]}
         if isinstance(task, HeadTask) and split != "train":
             train = set(map(frozenset, texts_of_examples(task.splits["train"])))
-            leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
+            leaked = [frozenset(texts) in train for texts in examples]
             problems["are also in train (leakage)"] = leaked
-        for problem, rows in problems.items():
-            if rows:
+        for problem, has_it in problems.items():
+            if any(has_it):
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"
-                counts = len(rows), len(examples)
-                logger.warning(message, task.name, split, *counts, problem, rows[0])
+                counts = sum(has_it), len(has_it)
+                logger.warning(message, task.name, split, *counts, problem, has_it.index(True))
 
 
 def texts_of_examples(data: Split) -> list[tuple[str, ...]]:
-    """The text of each example, or of each document of a pool; of a pair both texts."""
+    """Return the text of each example, or of each document of a pool; of a pair both texts."""
     return list(zip(*(column.texts for column in data.columns), strict=True))
 
 
@@ -530,7 +503,7 @@ def predict(
     jobs: Sequence[tuple[np.ndarray, int]],
     head: HeadSettings,
 ) -> np.ndarray:
-    """The class numbers that heads predict: (K, N). jobs: rows of train and a seed per head."""
+    """Return the class numbers that heads predict: (K, N). jobs: rows of train and a seed each."""
     from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
 
     head_jobs = [HeadJob(*job) for job in jobs]
@@ -539,19 +512,19 @@ def predict(
     return heads.predict(scored.features)
 
 
-def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """The accuracy of K heads, with macro-F1 as an extra. predictions: (K, N); labels: (N,)."""
+def score_predictions(predictions: np.ndarray, labels: np.ndarray) -> Score:
+    """Return the accuracy of K heads, with macro-F1. predictions: (K, N); labels: (N,)."""
     correct = predictions == labels
     return Score(
-        metric,
+        HeadTask.metric,
         values=tuple(correct.mean(axis=1).tolist()),
         extra={"f1_macro": float(f1_macro(predictions, labels).mean())},
-        per_example={metric: correct.astype(np.float32)},
+        per_example={HeadTask.metric: correct.astype(np.float32)},
     )
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """F1 of K heads (K,), the mean over the classes that are labelled or predicted.
+    """Return the F1 of K heads (K,), the mean over the classes that are labelled or predicted.
 
     predictions: (K, N); labels: (N,).
     """

@@ -13,7 +13,6 @@ B: resamples; K: tasks; M: models; N: examples of a task.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 from typing import NamedTuple
@@ -25,12 +24,12 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
 LEVEL = 0.95  # confidence level of intervals
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)  # the quantiles that bound them
 ALPHA = 0.05  # significance level of tests
 POWER = 0.8  # probability that a test shows a difference, for which `Needed` says what it takes
 RESAMPLES = 2000  # of the examples, for an interval
 PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
-CELLS = 4_000_000  # examples drawn at a time; bounds the memory
-SIGNS = 100_000  # signs drawn at a time; they stay in the cache of a processor
+CELLS = 4_000_000  # numbers drawn at a time; bounds the memory
 DECIMALS = 12  # means are rounded to these, since sums in another order differ in the last bits
 # Tokens between which `by_length` divides: SBERT teachers read 256 to 512, the student 4,096.
 EDGES = (256, 384, 512, 1024, 2048, 4096)
@@ -58,43 +57,40 @@ class Results(NamedTuple):
     examples: list[np.ndarray]  # for each task (M, N), means over seeds
 
 
-def bootstrap_over_tasks(
-    examples: list[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES
-) -> np.ndarray:
-    """BCa bootstrap intervals (Efron, 1987) of M means over K tasks: mean, low and high, (3, M).
+def bootstrap_over_tasks(examples: Sequence[np.ndarray]) -> np.ndarray:
+    """Return M means over K tasks and their BCa bootstrap intervals (Efron, 1987): (3, M).
 
-    examples: K arrays (M, N), the results of M models on the same N examples; each task is
-    resampled separately (Davison and Hinkley, 1997, 5.3). Where all examples are equal, the
-    interval is a point.
+    Each task is resampled separately (Davison and Hinkley, 1997, 5.3). Where all examples are
+    equal, the interval is a point.
+
+    examples: K arrays (M, N), the results of M models on the same N examples.
     """
     from scipy.special import ndtr, ndtri  # slow to import, and every command imports this module
 
     tasks = [np.asarray(X, dtype=np.float64) for X in examples]
     mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
-    by_task = [resampled_means(X, resamples=resamples, seed=k) for k, X in enumerate(tasks)]
+    by_task = [resampled_means(X, seed=k) for k, X in enumerate(tasks)]
     drawn = np.mean(by_task, axis=0).round(DECIMALS)  # (B, M)
 
     # Bias correction z0: the quantile of the mean among the resampled means; ties count half.
     below = ((drawn < mean).mean(axis=0) + (drawn <= mean).mean(axis=0)) / 2
-    bias = ndtri(below.clip(0.5 / resamples, 1 - 0.5 / resamples))
+    bias = ndtri(below.clip(0.5 / RESAMPLES, 1 - 0.5 / RESAMPLES))
 
     # Acceleration a: the skewness of the empirical influence values, for a mean the deviations.
     influence = side_by_side([X - X.mean(axis=1, keepdims=True) for X in tasks])
     spread = (influence**2).sum(axis=1) ** 1.5
-    skewness = (influence**3).sum(axis=1)
-    acceleration = np.divide(skewness, 6 * spread, out=np.zeros(len(mean)), where=spread > 1e-12)
+    acceleration = (influence**3).sum(axis=1) / (6 * np.where(spread > 1e-12, spread, np.inf))
 
-    intervals = [mean]
-    for tail in ((1 - level) / 2, (1 + level) / 2):
+    bounds = [mean]
+    for tail in TAILS:
         shifted = bias + ndtri(tail)
         shares = ndtr(bias + shifted / (1 - acceleration * shifted))
-        bounds = [np.quantile(means, q) for means, q in zip(drawn.T, shares, strict=True)]
-        intervals.append(np.array(bounds))
-    return np.stack(intervals)
+        bounds.append(np.array(list(map(np.quantile, drawn.T, shares))))
+    return np.stack(bounds)
 
 
 def side_by_side(examples: Sequence[np.ndarray]) -> np.ndarray:
-    """The examples of K tasks as one array (M, sum of N) whose mean is the mean over tasks.
+    """Return the examples of K tasks as one array (M, sum of N) whose mean is that over tasks.
 
     examples: K arrays (M, N).
     """
@@ -102,74 +98,47 @@ def side_by_side(examples: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([X * (total / (len(examples) * X.shape[1])) for X in examples], axis=1)
 
 
-def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.ndarray:
-    """Means over N examples drawn with replacement, the same for every model: (B, M).
+def resampled_means(examples: np.ndarray, *, seed: int) -> np.ndarray:
+    """Return means over N examples drawn with replacement, the same for every model: (B, M).
 
     examples: (M, N).
     """
     N = examples.shape[1]
-    if resamples * N <= CELLS:
-        return (_resamples(N, resamples, seed) @ examples.T / N).round(DECIMALS)
     rng = np.random.default_rng(seed)
     at_once = max(1, CELLS // N)
     means = []
-    for start in range(0, resamples, at_once):
-        counts = _draw(rng, N, min(at_once, resamples - start))
-        means.append(counts @ examples.T / N)
+    for start in range(0, RESAMPLES, at_once):
+        b = min(at_once, RESAMPLES - start)
+        drawn = rng.integers(N, size=(b, N)) + N * np.arange(b)[:, None]
+        # How often each example is drawn: a product is faster than the examples themselves.
+        counts = np.bincount(drawn.ravel(), minlength=b * N).reshape(b, N)
+        means.append(counts.astype(np.float64) @ examples.T / N)
     return np.concatenate(means).round(DECIMALS)
 
 
-def _draw(rng: np.random.Generator, N: int, b: int) -> np.ndarray:
-    """How often each of N examples is drawn in N draws with replacement, b times: (b, N)."""
-    drawn = rng.integers(N, size=(b, N)) + N * np.arange(b)[:, None]
-    return np.bincount(drawn.ravel(), minlength=b * N).reshape(b, N).astype(np.float64)
-
-
-@lru_cache(maxsize=4)  # the tasks of an evaluation, all pairs of whose models take the same draws
-def _resamples(N: int, resamples: int, seed: int) -> np.ndarray:
-    return _draw(np.random.default_rng(seed), N, resamples)
-
-
 def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS) -> float:
-    """The two-sided p-value of equal models, whose results on each example are swapped at random.
+    """Return the two-sided p-value of equal models: each example's results are swapped at random.
 
-    differences: (N,). For right or wrong answers of a single head each this is McNemar's exact
-    test, up to the draw of the permutations. The observed results count as one permutation.
+    For right or wrong answers of a single head each this is McNemar's exact test, up to the draw of
+    the permutations. The observed results count as one permutation.
+
+    differences: (N,).
     """
     d = np.round(np.asarray(differences, dtype=np.float64), 9)
     # The signs of the c examples with the same |d| are independent: these examples sum to
-    # |d| * (2 * Binomial(c, 1/2) - c).
+    # |d| * (2 * Binomial(c, 1/2) - c). Many answers differ by few sizes, so few numbers are drawn.
     sizes, counts = np.unique(np.abs(d[d != 0]), return_counts=True)
-    rng = np.random.default_rng(0)
+    several = counts > 1
     observed = abs(d.sum()) - 1e-9 * len(d)
-    at_once = max(1, SIGNS // max(1, len(sizes)))
+    rng = np.random.default_rng(0)
+    at_once = max(1, CELLS // max(1, len(sizes)))
     extreme = 1
     for start in range(0, permutations, at_once):
         b = min(at_once, permutations - start)
-        signed = 2 * _half_binomial(rng, counts, b) - counts
-        extreme += int(np.count_nonzero(np.abs(signed @ sizes) >= observed))
+        positive = rng.integers(2, size=(b, len(sizes)))
+        positive[:, several] = rng.binomial(counts[several], 0.5, size=(b, several.sum()))
+        extreme += int(np.sum(np.abs((2 * positive - counts) @ sizes) >= observed))
     return extreme / (1 + permutations)
-
-
-def _half_binomial(rng: np.random.Generator, counts: np.ndarray, b: int) -> np.ndarray:
-    """Draw Binomial(c, 1/2) for each of the counts c, b times: (b, len(counts)).
-
-    The distribution function is inverted at a uniform number per draw. `rng.binomial` takes several
-    times as long; here a function is computed once per count, and a single sign is one comparison.
-    """
-    uniform = rng.random((b, len(counts)))
-    drawn = (uniform > 0.5).astype(np.float64)
-    for column in np.flatnonzero(counts > 1):
-        drawn[:, column] = np.searchsorted(_distribution(int(counts[column])), uniform[:, column])
-    return drawn
-
-
-@cache
-def _distribution(n: int) -> np.ndarray:
-    """The distribution function of Binomial(n, 1/2) at 0 to n, (n + 1,)."""
-    from scipy.special import bdtr  # slow to import, and every command imports this module
-
-    return np.asarray(bdtr(np.arange(n + 1), n, 0.5))
 
 
 class PairedError(NamedTuple):
@@ -181,34 +150,29 @@ class PairedError(NamedTuple):
 
 
 def paired_error(differences: Sequence[np.ndarray]) -> PairedError:
-    """The error of a mean over K tasks: sqrt(sum over tasks of mean(d^2) / N) / K.
+    """Return the error of a mean over K tasks: sqrt(sum over tasks of mean(d^2) / N) / K.
 
     differences: K arrays (N,).
     """
     variances = [np.mean(np.square(d, dtype=np.float64)) / len(d) for d in differences]
     sizes = np.abs(side_by_side([d[None] for d in differences])[0]).round(9)
+    step = np.min(sizes, where=sizes > 0, initial=np.inf)
     return PairedError(
         error=float(np.sqrt(np.sum(variances))) / len(differences),
-        step=float(np.min(sizes[sizes > 0], initial=np.inf)) if sizes.any() else 0.0,
+        step=float(step) if sizes.any() else 0.0,
         examples=len(sizes),
     )
 
 
 def needed(
-    difference: float,
-    error: float,
-    step: float,
-    examples: int,
-    *,
-    alpha: float = ALPHA,
-    power: float = POWER,
+    difference: float, error: float, step: float, examples: int, *, alpha: float = ALPHA
 ) -> Needed:
-    """What shows a difference by a two-sided paired test of level `alpha`, in the given power.
+    """Return what shows a difference by a two-sided paired test of level `alpha`, in POWER.
 
     The mean of N paired differences is nearly normal, with the deviation s0 / sqrt(N) if the models
     are equal and s1 / sqrt(N) around the difference d, where s1^2 = s0^2 - d^2. N examples show
 
-        D = c / sqrt(N) + step / (2 N),  c = z(1 - alpha/2) s0 + z(power) s1
+        D = c / sqrt(N) + step / (2 N),  c = z(1 - alpha/2) s0 + z(POWER) s1
 
     with quantiles z of the normal distribution. The last term is half the correction for
     continuity: where answers are right or wrong, the exact power of McNemar's test is then .79 to
@@ -218,19 +182,19 @@ def needed(
     error, step, examples: see `PairedError`; s0 is error * sqrt(examples).
     """
     quantile = NormalDist().inv_cdf
-    s0 = error * np.sqrt(examples)
-    s1 = np.sqrt(max(0.0, s0**2 - difference**2))
-    c = quantile(1 - alpha / 2) * s0 + quantile(power) * s1
-    detectable = c / np.sqrt(examples) + step / (2 * examples)
-    if not difference:
-        return Needed(float(detectable), np.inf)
     d = abs(difference)
-    root = (c + np.sqrt(c**2 + 2 * d * step)) / (2 * d)
-    return Needed(float(detectable), float(root**2))
+    s0 = error * examples**0.5
+    s1 = max(0.0, s0**2 - d**2) ** 0.5
+    c = quantile(1 - alpha / 2) * s0 + quantile(POWER) * s1
+    detectable = c / examples**0.5 + step / (2 * examples)
+    if not d:
+        return Needed(detectable, np.inf)
+    root = (c + (c**2 + 2 * d * step) ** 0.5) / (2 * d)
+    return Needed(detectable, root**2)
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """p-values corrected for their number (Holm, 1979): they bound the probability of any error."""
+    """Correct p-values for their number (Holm, 1979): they bound the probability of any error."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     corrected = np.empty(len(p))
@@ -239,7 +203,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def decided_by(scores: Scores, metric: str, *, alone: bool = False) -> Scores:
-    """The scores with another main metric, on the tasks that have it for each example.
+    """Return the scores with another main metric, on the tasks that have it for each example.
 
     alone: leave out other tasks, and models without such a task.
     """
@@ -254,21 +218,21 @@ def decided_by(scores: Scores, metric: str, *, alone: bool = False) -> Scores:
 
 
 def score_intervals(scores: Scores) -> pd.DataFrame:
-    """Columns model, task, metric, examples, value, low, high.
+    """Return columns model, task, metric, examples, value, low, high.
 
     For several tasks the rows of the mean over tasks (OVERALL, "mean") come last.
     """
+    columns = ["model", "task", "metric", "examples", "value", "low", "high"]
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores):
         count = sum(X.shape[1] for X in examples)
         for model, interval in zip(models, bootstrap_over_tasks(examples).T, strict=True):
             rows.append((model, task, metric, count, *interval))
-    columns = ["model", "task", "metric", "examples", "value", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def differences(scores: Scores, reference: str, *, tested: bool = True) -> pd.DataFrame:
-    """Every other model against `reference`, on each task and in the mean over tasks (OVERALL).
+    """Compare every other model with `reference`, on each task and in the mean over tasks.
 
     Tasks on which a model or the reference was not scored are left out.
     Columns: task, metric, model, reference, difference (model minus reference), low and high (the
@@ -280,29 +244,31 @@ def differences(scores: Scores, reference: str, *, tested: bool = True) -> pd.Da
         raise InputError(
             f"reference: there are no scores of {reference!r}, only of {there}; name one of these"
         )
+    columns = ["task", "metric", "model", "reference", "difference", "low", "high", "p"]
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
         if reference not in models or len(models) < 2:
             continue
         place = models.index(reference)
-        ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
-        others = [model for model in models if model != reference]
-        by_model = zip(others, bootstrap_over_tasks(ahead).T, side_by_side(ahead), strict=True)
+        ahead = [X - X[place] for X in examples]
+        by_model = zip(models, bootstrap_over_tasks(ahead).T, side_by_side(ahead), strict=True)
         for number, (model, interval, by_example) in enumerate(by_model):
-            p = paired_p_value(by_example) if tested else np.nan
-            error = paired_error([X[number] for X in ahead])
-            rows.append((task, metric, model, reference, *interval, p, *error))
-    columns = ["task", "metric", "model", "reference", "difference", "low", "high", "p"]
+            if model != reference:
+                p = paired_p_value(by_example) if tested else np.nan
+                error = paired_error([X[number] for X in ahead])
+                rows.append((task, metric, model, reference, *interval, p, *error))
     return pd.DataFrame(rows, columns=[*columns, *PairedError._fields])
 
 
 def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
-    """All `differences` of one comparison, with p_holm and verdict by ALPHA, detectable and needed.
+    """Add p_holm and the verdict by ALPHA, detectable and needed to `differences`.
 
     p_holm is corrected for the number of tests of means over tasks, and separately for the number
     of tests of single tasks: the means decide what is recommended, and the many tests of single
     tasks must not hide them. detectable and needed are those of `Needed`, at the level of the next
     test that Holm's correction would find.
+
+    tests: all `differences` of one comparison.
     """
     p = tests["p"].to_numpy()
     means = (tests["task"] == OVERALL).to_numpy()
@@ -315,31 +281,27 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
     direction = np.where(tests["difference"] > 0, better, worse)
     inputs = tests[["difference", *PairedError._fields]].itertuples(index=False)
     takes = [needed(*row, alpha=alpha) for row, alpha in zip(inputs, level, strict=True)]
-    return tests.assign(
-        p_holm=corrected,
-        verdict=np.where(corrected < ALPHA, direction, unclear),
-        detectable=[each.detectable for each in takes],
-        needed=[each.examples for each in takes],
-    )
+    detectable = [each.detectable for each in takes]
+    examples = [each.examples for each in takes]
+    verdict = np.where(corrected < ALPHA, direction, unclear)
+    return tests.assign(p_holm=corrected, verdict=verdict, detectable=detectable, needed=examples)
 
 
 def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:
-    """The results on each task by its main metric, with `extra` by further ones, then on all tasks.
+    """Yield the results on each task by its main metric, `extra` ones too, then those on all tasks.
 
     Models without some task (BM25 ranks only) are missing there and in the mean over tasks.
     """
-    tasks = list(dict.fromkeys(task for by_task in scores.values() for task in by_task))
-    everywhere = [model for model, by_task in scores.items() if set(by_task) == set(tasks)]
+    tasks = dict.fromkeys(task for by_task in scores.values() for task in by_task)
+    everywhere = [model for model, by_task in scores.items() if len(by_task) == len(tasks)]
     main = []
     for task in tasks:
         by_model = {model: by_task[task] for model, by_task in scores.items() if task in by_task}
         first = next(iter(by_model.values()))
-        further = first.per_example if extra else ()
-        for metric in dict.fromkeys([first.metric, *further]):
-            results = {
-                model: score.per_example[metric].mean(axis=0, dtype=np.float64)
-                for model, score in by_model.items()
-            }
+        for metric in dict.fromkeys([first.metric, *(first.per_example if extra else ())]):
+            results = {}
+            for model, score in by_model.items():
+                results[model] = score.per_example[metric].mean(axis=0, dtype=np.float64)
             yield Results(task, metric, list(results), [np.stack(list(results.values()))])
             if metric == first.metric and everywhere:
                 main.append(np.stack([results[model] for model in everywhere]))
@@ -356,8 +318,8 @@ class OverSeeds(NamedTuple):
     p: float
 
 
-def over_seeds(differences: Sequence[np.ndarray], *, level: float = LEVEL) -> OverSeeds:
-    """The interval and the two-sided p-value of a mean over K tasks, seeds and examples.
+def over_seeds(differences: Sequence[np.ndarray]) -> OverSeeds:
+    """Return the interval and the two-sided p-value of a mean over K tasks, seeds and examples.
 
     Seeds and examples are crossed, as readers and cases are in the analysis of Obuchowski and
     Rockette: d_si = mean + seed_s + example_i + rest_si. The variances of the mean over seeds V_s,
@@ -370,28 +332,25 @@ def over_seeds(differences: Sequence[np.ndarray], *, level: float = LEVEL) -> Ov
 
     differences: K arrays (S, N), S >= 2, of one model minus another in all seeds.
     """
-    from scipy.special import stdtr, stdtrit
+    from scipy.stats import t  # slow to import, and every command imports this module
 
-    K = len(differences)
-    S = len(differences[0])
     of_seeds = np.mean([d.mean(axis=1, dtype=np.float64) for d in differences], axis=0)
+    mean = float(of_seeds.mean())
+    S = len(of_seeds)
     seeds = of_seeds.var(ddof=1) / S
-    examples = 0.0
-    rest = 0.0
+    beyond = 0.0  # V_i - V_r
     for d in differences:
         N = d.shape[1]
-        residual = d - d.mean(axis=0) - d.mean(axis=1, keepdims=True) + d.mean()
-        examples += d.mean(axis=0).var(ddof=1) / N / K**2
-        rest += np.square(residual).sum() / ((S - 1) * (N - 1)) / (S * N) / K**2
-    variance = seeds + max(0.0, examples - rest)
-    mean = float(of_seeds.mean())
+        centred = d - d.mean(axis=1, keepdims=True)
+        rest = centred.var(axis=0, ddof=1).sum() / ((N - 1) * S)
+        beyond += (d.mean(axis=0).var(ddof=1) - rest) / N
+    variance = seeds + max(0.0, beyond) / len(differences) ** 2
     if variance < 1e-18:  # all seeds agree on all examples
         return OverSeeds(mean, mean, mean, float(abs(mean) < 1e-9))
     freedom = (S - 1) * (variance / max(seeds, 1e-6 * variance)) ** 2
     error = float(np.sqrt(variance))
-    reach = float(stdtrit(freedom, (1 + level) / 2)) * error
-    p = 2 * float(stdtr(freedom, -abs(mean) / error))
-    return OverSeeds(mean, mean - reach, mean + reach, p)
+    low, high = t.interval(LEVEL, freedom, mean, error)
+    return OverSeeds(mean, float(low), float(high), float(2 * t.sf(abs(mean) / error, freedom)))
 
 
 def by_length(
@@ -399,27 +358,26 @@ def by_length(
     lengths: Sequence[int] | np.ndarray,
     group: np.ndarray | None = None,
 ) -> pd.DataFrame:
-    """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
+    """Return a score by document length: columns bucket, examples, value, low, high (95%).
 
     Buckets end at those of EDGES that leave LEAST examples or more on either side, up to the edge
     before. So every example is in a bucket, and no bucket is too small to say something.
+
     per_example: (seeds, N); lengths: (N,); group: (N,), results of a bucket with the same number
     are one example, their mean; None: each is one.
     """
-    results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
-    lengths = np.asarray(lengths)
-    group = np.arange(len(results)) if group is None else group
+    frame = pd.DataFrame({"length": lengths, "value": per_example.mean(axis=0, dtype=np.float64)})
+    frame["group"] = frame.index if group is None else group
     edges = [0]  # a single bucket is `> 0`
     for edge in EDGES:
-        inside = (lengths > edges[-1]) & (lengths <= edge)
-        sides = [len(np.unique(group[side])) for side in (inside, lengths > edge)]
-        if min(sides) >= LEAST:
+        short = frame["length"] <= edge
+        sides = (short & (frame["length"] > edges[-1]), ~short)
+        if min(frame["group"][side].nunique() for side in sides) >= LEAST:
             edges.append(edge)
     names = [f"{low + 1}-{high}" for low, high in pairwise(edges)] + [f"> {edges[-1]}"]
-    bucket_of = np.searchsorted(edges[1:], lengths, side="left")
+    bucket = np.searchsorted(edges[1:], frame["length"])
     rows = []
     for number, name in enumerate(names):
-        inside = bucket_of == number
-        chosen = pd.Series(results[inside]).groupby(group[inside]).mean().to_numpy()
-        rows.append((name, len(chosen), *bootstrap_over_tasks([chosen[None]]).ravel()))
+        results = frame[bucket == number].groupby("group")["value"].mean().to_numpy()
+        rows.append((name, len(results), *bootstrap_over_tasks([results[None]])[:, 0]))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])

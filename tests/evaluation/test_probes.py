@@ -57,7 +57,8 @@ def test_the_ridge_solves_the_normal_equations_at_the_best_leave_one_out_penalty
     X = student / np.sqrt(student.var(axis=0).mean())
 
     def predict(alpha, kept, unseen):
-        mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
+        mean_x = X[kept].mean(0)
+        mean_y = teacher[kept].mean(0)
         centred = X[kept] - mean_x
         weights = np.linalg.solve(
             centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y)
@@ -118,34 +119,26 @@ def test_distances_are_those_to_the_own_embedding_and_to_all_others(distance):
 
 
 def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
-    own = np.zeros(5000, dtype=np.float32)
-    others = np.ones((5000, 9), dtype=np.float32)
-    assert probes.separation(probes.Distances(own, others))[0] == 1.0
+    distances = probes.Distances(np.zeros(5000, np.float32), np.ones((5000, 9), np.float32))
+    assert probes.separation(distances)[0] == 1.0
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
-@pytest.mark.parametrize("gamma", [0.0, 0.4, 1.5])
+@pytest.mark.parametrize("gamma", [0.0, 1.5])
 def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     student, teacher = noisy()
-    found = probes.measure_distances(student, teacher, distance=distance, negatives=11)
-    loss = MaxMargin(distance=distance, gamma=gamma)(
-        torch.from_numpy(student), torch.from_numpy(teacher)
-    )
-    assert probes.separation(found, gamma=gamma)[1] == pytest.approx(loss.mean().item())
+    measured = probes.measure_distances(student, teacher, distance=distance, negatives=11)
+    margin = MaxMargin(distance=distance, gamma=gamma)
+    loss = margin(torch.from_numpy(student), torch.from_numpy(teacher)).mean().item()
+    assert probes.separation(measured, gamma=gamma)[1] == pytest.approx(loss)
 
 
-def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
-    frame = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
+def test_redundancy_is_nouns_and_verbs_for_each_distinct_lemma():
+    twice = ["Ships sail. ships Sail.", "Ships sail. The ship sailed."]
+    frame = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!", *twice])
     # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
-    assert frame["words"].tolist() == [15, 4, 0, 4]
-    np.testing.assert_equal(frame["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan])
-
-
-@pytest.mark.parametrize(
-    "text", ["Ships sail. ships Sail.", "Ships sail. The ship sailed."], ids=["capitals", "lemmas"]
-)
-def test_redundancy_counts_lemmas_whatever_their_capitals(text):
-    assert probes.redundancy([text])["redundancy"].tolist() == [2]
+    assert frame["words"].tolist() == [15, 4, 0, 4, 4, 5]
+    np.testing.assert_equal(frame["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan, 2, 2])
 
 
 def test_lengths_are_divided_as_in_table_4():
@@ -156,47 +149,37 @@ def test_lengths_are_divided_as_in_table_4():
     assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
 
 
-ODD = [
-    "Only one sentence here.",
-    "Twice the same sentence. Twice the same sentence.",
-    "",
-    "No. Yes. Oh.",
-]
-
-
 def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
     rng = np.random.default_rng(0)
-    documents = [
-        " ".join(f"This is {n} {one}." for one in ("apples", "pears", "plums")[: 2 + n % 2])
-        for n in range(4)
-    ]
+    documents = []
+    for n in range(4):
+        fruits = ("apples", "pears", "plums")[: 2 + n % 2]
+        documents.append(" ".join(f"This is {n} {fruit}." for fruit in fruits))
     vectors: dict[str, np.ndarray] = {}
 
     def embed(sentences: list[str]) -> np.ndarray:
-        return np.array(
-            [vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences]
-        )
+        drawn = [vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences]
+        return np.array(drawn)
 
-    found = probes.sentence_similarity(documents, embed)
-    units = {sentence: vector / np.linalg.norm(vector) for sentence, vector in vectors.items()}
-    for kind, same in (("inside", True), ("across", False)):
-        of_kind = [
-            units[a] @ units[b]
-            for a, b in combinations(units, 2)
-            if (a.split()[2] == b.split()[2]) == same
-        ]
-        assert found[kind] == pytest.approx(np.mean(of_kind), abs=1e-6)
+    similarity = probes.sentence_similarity(documents, embed)
+    cosines = {"inside": [], "across": []}
+    for a, b in combinations(vectors, 2):
+        same = a.split()[2] == b.split()[2]
+        cosines["inside" if same else "across"].append(1 - cosine(vectors[a], vectors[b]))
+    means = {kind: np.mean(values) for kind, values in cosines.items()}
+    assert similarity == pytest.approx(means)
 
 
 def test_sentences_are_split_in_scripts_without_spaces():
-    def embed(sentences: list[str]) -> np.ndarray:
-        return np.eye(2)[: len(sentences)]
+    inside = probes.sentence_similarity(["我们去公园散步。你明天来吗？"], lambda _: np.eye(2))[
+        "inside"
+    ]
+    assert inside == 0
 
-    assert probes.sentence_similarity(["我们去公园散步。你明天来吗？"], embed)["inside"] < 1
 
-
-def test_documents_without_two_sentences_have_no_similarity():
-    assert np.isnan([*probes.sentence_similarity(ODD, len).values()]).all()
+def test_documents_without_two_different_sentences_have_no_similarity():
+    documents = ["Only one sentence here.", "", "No. Yes. Oh.", "Twice the same. Twice the same."]
+    assert np.isnan([*probes.sentence_similarity(documents, len).values()]).all()
 
 
 def test_the_spread_is_the_mean_distance_of_every_two_documents():

@@ -27,7 +27,9 @@ from docemb_lib.settings.sections import HeadSettings
 
 TEXTS = [f"text {n}" for n in range(16)]
 QUICK = HeadSettings(learning_rate=1e-2, epochs=20)
-LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
+LETTERS = ["a", "b", "c"]
+TWO = Labelled(["a", "b"], [0, 1])
+AB = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
         (
             Classification,
             {"train": Labelled(["a"], [0, 1])},
-            r"task 't', split 'train': it has 1 texts and 2 labels; give equally many",
+            r"task 't', split 'train': it has 1 texts and 2 labels and 1 ids; give",
         ),
         (
             Classification,
@@ -72,8 +74,9 @@ def test_equal_texts_of_documents_with_ids_are_documents_of_their_own():
 
 
 def test_equal_texts_without_ids_are_one_document():
-    task = Classification("t", {"train": Labelled(["same", "same", "other"], [0, 1, 1])})
-    assert task.texts("train") == ["same", "other"]
+    pairs = Pairs("p", {"train": AB, "test": LabelledPairs(["c"], ["d"], [1])})
+    assert pairs.texts("test") == ["a", "b", "c", "d"]
+    assert pairs.texts("train") == ["a", "b", "c"]
 
 
 def test_a_ranking_finds_the_relevant_one_of_two_equal_texts():
@@ -93,36 +96,23 @@ def test_examples_that_are_taken_keep_their_ids():
     assert taken == LabelledPairs(["c", "a"], ["f", "d"], [0, 0], ["w", "u"], ["z", "x"])
 
 
-def test_rows_are_found_by_id_in_any_order_and_number():
+def test_rows_are_found_by_id_and_all_documents_without_a_copy():
     embeddings = np.arange(32.0).reshape(16, 2)
     lookup = rows_by_id("t", embeddings, TEXTS)
     np.testing.assert_array_equal(lookup(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
-
-
-def test_all_documents_in_their_order_are_found_without_a_copy():
-    embeddings = np.arange(32.0).reshape(16, 2)
-    lookup = rows_by_id("t", embeddings, TEXTS)
     assert np.shares_memory(lookup(tuple(TEXTS)), embeddings)
-    assert not np.shares_memory(lookup(TEXTS[::-1]), embeddings)
 
 
-def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(refused):
-    refused(
-        r"task 't': the embeddings have the shape \(15, 3\), for 16 texts",
-        rows_by_id,
-        "t",
-        np.zeros((15, 3)),
-        TEXTS,
-    )
-    diverged = np.zeros((16, 3))
-    diverged[5, 1], diverged[6, 1:] = np.nan, [-np.inf, np.inf]
-    refused(
-        "embeddings are not finite; check whether the model has diverged",
-        rows_by_id,
-        "t",
-        diverged,
-        TEXTS,
-    )
+@pytest.mark.parametrize(
+    ("embeddings", "message"),
+    [
+        (np.zeros((15, 3)), r"task 't': the embeddings have the shape \(15, 3\), for 16 texts"),
+        (np.full((16, 3), np.nan), "embeddings are not finite; check whether the model"),
+        (np.tile([-np.inf, np.inf], (16, 1)), "embeddings are not finite"),
+    ],
+)
+def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(embeddings, message, refused):
+    refused(message, rows_by_id, "t", embeddings, TEXTS)
 
 
 class ByText:
@@ -157,6 +147,13 @@ def noise(text: str) -> np.ndarray:
     return np.random.default_rng(list(text.encode())).normal(size=8)
 
 
+def test_only_train_and_the_scored_split_are_embedded():
+    task = kinds_task(3)
+    model = ByText(one_hot)
+    evaluate(model, task, split="validation", head=QUICK, seeds=1)
+    assert model.asked == [*task.splits["train"].texts, *task.splits["validation"].texts]
+
+
 def test_perfect_embeddings_classify_all():
     score = evaluate(ByText(one_hot), kinds_task(), head=QUICK, seeds=3)
     assert score == Score("accuracy", (1.0, 1.0, 1.0), extra={"f1_macro": 1.0})
@@ -177,96 +174,56 @@ def test_the_examples_of_the_docstrings_run():
     assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 7), (0, 6))
 
 
-def test_only_train_and_the_scored_split_are_embedded():
-    task = kinds_task(3)
-    model = ByText(one_hot)
-    evaluate(model, task, split="validation", head=QUICK, seeds=1)
-    assert model.asked == [*task.splits["train"].texts, *task.splits["validation"].texts]
-
-
-def test_each_text_of_pairs_is_embedded_once():
-    train = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
-    pairs = Pairs("p", {"train": train, "test": LabelledPairs(["c"], ["d"], [1])})
-    assert (pairs.texts("test"), pairs.texts("train")) == (["a", "b", "c", "d"], ["a", "b", "c"])
-
-
-def ranking() -> Ranking:
-    return Ranking(
-        [text for kind in range(4) for text in of_kind(kind, 5)],
-        [0, 7],
-        [[1, 2, 3, 4], [5, 6, 8, 9]],
-    )
-
-
-def test_a_score_holds_the_result_of_each_example() -> None:
+def test_a_score_holds_the_result_of_each_example():
     score = evaluate(ByText(noise), kinds_task(20), seeds=3)
     right = score.per_example["accuracy"]
     assert (right.shape, right.dtype) == ((3, 80), np.float32)
     np.testing.assert_allclose(right.mean(axis=1), score.values)
-    found = evaluate(ByText(noise), Retrieval("r", {"test": ranking()}))
-    assert {name: values.shape for name, values in found.per_example.items()} == {
-        "map": (1, 2),
-        "mrr": (1, 2),
-        "ndcg@10": (1, 2),
-        "recall@100": (1, 2),
-    }
-    assert found.per_example["map"].mean() == pytest.approx(found.mean)
-    for metric, value in found.extra.items():
-        assert found.per_example[metric].mean() == pytest.approx(value)
+    texts = [text for kind in range(4) for text in of_kind(kind, 5)]
+    pool = Ranking(texts, [0, 7], [[1, 2, 3, 4], [5, 6, 8, 9]])
+    score = evaluate(ByText(noise), Retrieval("r", {"test": pool}))
+    means = {metric: values.mean() for metric, values in score.per_example.items()}
+    assert means == pytest.approx({"map": score.mean, **score.extra})
+    assert all(values.shape == (1, 2) for values in score.per_example.values())
 
 
-def test_examples_are_as_long_as_their_document():
-    assert example_lengths(kinds_task(2), np.arange(16)).tolist() == list(range(8, 16))
+@pytest.mark.parametrize(
+    ("task", "lengths", "expected"),
+    [
+        (kinds_task(2), np.arange(16), list(range(8, 16))),
+        # of a pair that of the longer document
+        (
+            Pairs("p", {"train": AB, "test": LabelledPairs(["c", "a"], ["d", "b"], [1, 0])}),
+            [10, 40, 20, 5],
+            [20, 40],
+        ),
+        (Retrieval("r", {"test": Ranking(LETTERS, [2, 0], [[0], [1]])}), [7, 8, 9], [9, 7]),
+    ],
+)
+def test_examples_are_as_long_as_their_document_or_query(task, lengths, expected):
+    assert example_lengths(task, lengths).tolist() == expected
 
 
-def test_pairs_are_as_long_as_their_longer_document():
-    train = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
-    pairs = Pairs("p", {"train": train, "test": LabelledPairs(["c", "a"], ["d", "b"], [1, 0])})
-    assert pairs.texts() == ["a", "b", "c", "d"]
-    assert example_lengths(pairs, [10, 40, 20, 5]).tolist() == [20, 40]
-
-
-def test_rankings_are_as_long_as_their_queries():
-    retrieval = Retrieval("r", {"test": Ranking(["a", "b", "c"], [2, 0], [[0], [1]])})
-    assert example_lengths(retrieval, [7, 8, 9]).tolist() == [9, 7]
-    with pytest.raises(ValueError, match="shorter"):
-        example_lengths(retrieval, [7, 8])
-
-
-def test_macro_f1_is_the_mean_of_the_f1_of_each_class():
+def test_macro_f1_is_the_mean_over_the_classes_that_are_somewhere():
     rng = np.random.default_rng(0)
-    predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
-
-    def f1(row: np.ndarray, c: int) -> float:
-        return 2 * ((row == c) & (labels == c)).sum() / ((row == c).sum() + (labels == c).sum())
-
-    expected = [np.mean([f1(row, c) for c in range(3)]) for row in predictions]
-    np.testing.assert_allclose(f1_macro(predictions, labels), expected)
-
-
-@pytest.mark.parametrize(("predictions", "f1"), [([0, 0, 2, 2], 1.0), ([0, 0, 0, 0], 1 / 3)])
-def test_macro_f1_leaves_out_classes_that_are_nowhere(predictions, f1):
-    labels = np.array([0, 0, 2, 2])  # class 1 is nowhere
-    assert f1_macro(np.array([predictions]), labels)[0] == pytest.approx(f1)
+    predictions = 2 * rng.integers(2, size=(4, 50))  # class 1 is nowhere
+    labels = 2 * rng.integers(2, size=50)
+    for row, f1 in zip(predictions, f1_macro(predictions, labels), strict=True):
+        of_classes = []
+        for c in (0, 2):
+            both = np.sum((row == c) & (labels == c))
+            of_classes.append(2 * both / (np.sum(row == c) + np.sum(labels == c)))
+        assert f1 == pytest.approx(np.mean(of_classes))
 
 
-@pytest.mark.parametrize("kind", [Classification, Pairs])
-def test_logistic_regressions_read_scaled_embeddings_and_mlps_read_them_as_they_are(kind):
-    columns = ["ab", "cd"], ["ef", "gh"]  # of train and test
-    splits = [
-        Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1])
-        for c in columns
-    ]
-    task = kind("t", dict(zip(("train", "test"), splits, strict=True)))
-    embeddings = (
-        np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
-    )
-    for given in (1e-3 * embeddings, 7 * embeddings, (50 * embeddings).astype(np.int8)):
-        raw, scaled = (
-            task.head_inputs(given, "test", HeadSettings(hidden=width)) for width in (50, 0)
-        )
-        np.testing.assert_array_equal(raw[0].features.ravel()[:5], given[0])
-        train = task.texts("train")
-        factor = len(train) ** 0.5 / np.linalg.norm(given[: len(train)])
-        for before, after in zip(raw, scaled, strict=True):
-            np.testing.assert_allclose(after.features, factor * before.features, rtol=1e-5)
+def test_logistic_regressions_read_scaled_embeddings_and_mlps_read_them_as_they_are():
+    train = Labelled(["a", "b"], [0, 1])
+    task = Classification("t", {"train": train, "test": Labelled(["c", "d"], [0, 1])})
+    embeddings = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+    for given in (1e-3 * embeddings, (50 * embeddings).astype(np.int8)):
+        raw = task.head_inputs(given, "test", HeadSettings(hidden=50))
+        scaled = task.head_inputs(given, "test", HeadSettings(hidden=0))
+        factor = 2**0.5 / np.linalg.norm(given[:2])
+        for before, after, rows in zip(raw, scaled, (given[:2], given[2:]), strict=True):
+            np.testing.assert_array_equal(before.features, rows)
+            np.testing.assert_allclose(after.features, factor * rows, rtol=1e-5)
