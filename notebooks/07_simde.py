@@ -33,10 +33,11 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
-from docemb_lib import begin, figures, thesis, views
+from docemb_lib import begin, figures, thesis
 
 figures.use_style()
 run = begin("07_simde", globals())
@@ -166,21 +167,117 @@ run.save_figure(figure, "batch")
 # Sizes beside the paper's data sets (Table 1):
 
 # %%
-figures.table(views.sizes_beside_paper(run), digits=0)
+from docemb_lib.evaluation import Classification
+
+
+def size_of(data, words, classes):
+    """A row of Table 1. words: how many each document has."""
+    lengths = {"mean words": float(np.mean(words)), "median words": float(np.median(words))}
+    return {"data": data, "documents": float(len(words)), "classes": float(classes), **lengths}
+
+
+count = run.profile.parameters.documents
+rows = [size_of("here: training documents", run.corpus.split("train")["n_words"][:count], np.nan)]
+for name in run.profile.evaluation.tasks:
+    task = run.scorer.task(name)
+    if isinstance(task, Classification):
+        texts = [text for data in task.splits.values() for text in data.texts]
+        words = [len(text.split()) for text in texts]
+        rows.append(size_of(f"here: {name}", words, len(set(task.splits["train"].labels))))
+paper = thesis.published("simde")
+table_1 = paper.query("source == 'table 1'").pivot_table("value", "task", "metric", sort=False)
+sizes = pd.concat([pd.DataFrame(rows).set_index("data"), table_1], join="inner")
+figures.table(sizes.rename_axis("data"), digits=0)
 
 # %% [markdown]
 # Nouns and verbs per distinct noun and verb, by the words of a document (Table 4); 1 is no repetition. Compare slopes,
 # because the paper's tagger is another.
 
 # %%
-figures.table(views.redundancy_beside_paper(run), digits=2)
+from lemminflect import getLemma
+
+from docemb_lib.corpus.rows import tag_words
+
+
+def redundancy(text):
+    """Nouns and verbs per distinct lemma of these; NaN without any."""
+    lemmas = []
+    for word, part in tag_words(text):
+        if part in ("noun", "verb"):
+            lemmas.append(getLemma(word.lower(), upos=part.upper())[0])
+    return len(lemmas) / len(set(lemmas)) if lemmas else np.nan
+
+
+# ships left harbour ships stayed harbour: six, and four of them differ
+assert redundancy("The ships left the harbour. Two ships stayed in the harbour.") == 6 / 4
+
+# %%
+texts_read = run.corpus.split("train")["text"][: min(300, count)]
+is_english = run.profile.simde.language == "en"
+table_4 = paper.query("metric == 'redundancy'").pivot_table("value", "task", "words", sort=False)
+if is_english:
+    measured = pd.Series([redundancy(text) for text in texts_read])
+    words = [len(text.split()) for text in texts_read]
+    labels = table_4.columns.drop("All")
+    by_length = measured.groupby(
+        pd.cut(words, [0, 50, 100, 200, 300, np.inf], labels=labels), observed=False
+    )
+    here = by_length.mean().to_dict() | {"All": measured.mean()}
+    row = pd.DataFrame(here, index=[f"here: {run.profile.corpus.source}"])
+    table_4 = pd.concat([row, table_4])
+else:
+    print("The tagger knows English alone: no nouns and verbs are counted here.")
+figures.table(table_4.rename_axis(index="data", columns="words"), digits=2)
 
 # %% [markdown]
 # Mean cosine of two sentences of one document and of different documents (Table 5). The paper's encoder is SimCSE; the
 # row `here` names its own, so compare the two columns.
 
 # %%
-views.similarity_beside_paper(run).round(2)
+def mean_cosines(documents):
+    """The mean cosine of two sentences inside a document and across. documents: (sentences, D)."""
+    n = np.array([len(document) for document in documents])
+    X = np.concatenate(documents).astype(float)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    # The squared norm of a sum of unit vectors is the sum of the cosines of all ordered pairs.
+    sums = np.add.reduceat(X, n.cumsum() - n)
+    inside = np.square(sums).sum()
+    across = np.square(sums.sum(axis=0)).sum() - inside
+    return {
+        "inside": (inside - len(X)) / (n * (n - 1)).sum(),  # without each vector with itself
+        "across": across / (n.sum() ** 2 - (n**2).sum()),
+    }
+
+
+# %%
+from docemb_lib.runs.models import published_model, sbert_models
+from docemb_lib.teachers.words import spaced
+
+documents_read = []
+for text in texts_read:
+    split = split_sentences(text, language=run.profile.simde.language)
+    distinct = dict.fromkeys(" ".join(sentence.split()) for sentence in split)
+    # Shorter ones are headings, dates and signatures.
+    sentences = [sentence for sentence in distinct if len(spaced(sentence).split()) >= 3]
+    if len(sentences) >= 2:
+        documents_read.append(sentences)
+encoder = run.profile.simde.sentence_encoder
+model = published_model(encoder, pooling="cls") if encoder else sbert_models(run.teachers).truncated
+embeddings = model.embed([sentence for document in documents_read for sentence in document])
+ends = np.cumsum([len(document) for document in documents_read])
+of_documents = np.split(embeddings, ends[:-1])
+
+# Beside a loop over two sentences of each of two documents
+a, b, c, d = torch.tensor(np.concatenate([document[:2] for document in of_documents[:2]]))
+slow = {"inside": [(a, b), (c, d)], "across": [(a, c), (a, d), (b, c), (b, d)]}
+for kind, value in mean_cosines([document[:2] for document in of_documents[:2]]).items():
+    expected = np.mean([torch.cosine_similarity(*pair, dim=0) for pair in slow[kind]])
+    np.testing.assert_allclose(value, expected, atol=1e-5)
+
+here = f"here: {run.profile.corpus.source}, by {model.label}"
+table_5 = paper.query("source == 'table 5'").pivot(index="task", columns="metric", values="value")
+rows = pd.concat([pd.DataFrame(mean_cosines(of_documents), index=[here]), table_5], join="inner")
+rows.rename_axis(index="data", columns="mean cosine").round(2)
 
 # %% [markdown]
 # ## Train
@@ -199,12 +296,30 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # `spread` is the mean cosine distance of two documents, which a softmax over cosines enlarges.
 
 # %%
+from docemb_lib.evaluation.probes import measure_distances, tidy_distances
+
+validation = run.corpus.split("validation")
+halves = []
+for name, text in zip(validation["id"][:1000], validation["text"][:1000], strict=True):
+    sentences = split_sentences(text, language=run.profile.simde.language)
+    if len(sentences) >= 2:
+        in_first = draw_halves(len(sentences), generator_of(name, **options))
+        halves.append(halves_of(sentences, in_first))
+firsts, seconds = zip(*halves, strict=True)
+
+frames = []
+for model in (run.untrained, run.model):
+    first, second = np.split(model.embed([*firsts, *seconds]), 2)
+    measured = measure_distances(first, second, distance="cosine", negatives=20)
+    frames.append(tidy_distances(measured).assign(model=model.label))
+distances = pd.concat(frames, ignore_index=True)
+
+# %%
 KINDS = {
     "positive": "to the other half of the document",
     "negative": "to halves of other documents",
 }
 models = [run.untrained, run.model]
-distances = views.distances_of_halves(run, models)
 of_names = figures.named(distances, figures.short_names(models, run.label))
 (ax,) = figures.rows_axes(2, each=0.9)
 ax = figures.plot_distances(of_names, distance="cosine", kinds=KINDS, ax=ax)
@@ -218,9 +333,16 @@ run.save_figure(ax, "halves", distances)
 # Test splits, as in [06](06_evaluation.ipynb), beside recorded students.
 
 # %%
+from docemb_lib.runs.models import student_model
+
 all_rows = False  # True: also other references, and the student in its other forms
 
-students = views.students_beside(run)
+recorded = {}  # students of this notebook, then of the final evaluation
+for record in (*run.comparable("07_simde"), *run.comparable("06_evaluation")):
+    if record.label != run.label and record.student_folder:
+        student = student_model(record.label, record.student_folder)
+        recorded.setdefault(record.label, student)
+students = list(recorded.values())
 final = run.evaluate(others=students)
 names = figures.short_names(run.models(), run.label)
 said = thesis.conclusion(run, final)
@@ -275,19 +397,111 @@ for task in few["task"].unique():
     run.save_figure(ax, f"few-shot-{task}", few)
 figures.table(beside_paper, names)
 
-# %%
-section = """## What it attends to
+# %% [markdown]
+# ## What it attends to
+#
+# The attention that a kind of word gets in the last layer, relative to the mean of all words (1), from the tokens that the
+# student pools; in the paper from [CLS] (A.4, Figure 3), where nouns get over 40% more than in BERT and SimCSE. The table
+# has the change since the start.
 
-The attention that a kind of word gets in the last layer, relative to the mean of all words (1),
-from the tokens that the student pools; in the paper from [CLS] (A.4, Figure 3), where nouns get
-over 40% more than in BERT and SimCSE. The table has the change since the start."""
-attention = figures.named(views.attention_of_students(run), names)
-if len(attention):
-    display(Markdown(section))
+# %%
+def token_attention(student, text):
+    """What each token receives in the last layer of a Longformer, (T,), and its characters (T, 2)."""
+    limit = {"truncation": True, "max_length": student.max_tokens, "return_offsets_mapping": True}
+    encoding = student.tokenizer(text, return_tensors="pt", **limit).to(student.model.device)
+    is_global = torch.zeros_like(encoding["input_ids"])
+    is_global[0, 0] = student.pooling == "cls"
+    with torch.inference_mode():
+        output = student.model(
+            encoding["input_ids"], global_attention_mask=is_global, output_attentions=True
+        )
+    T = is_global.shape[1]
+    if student.pooling == "cls":
+        received = output.global_attentions[-1][0, :, :T, 0].mean(dim=0)
+    else:
+        queries = 1 if student.pooling == "first" else T
+        # Each query has a row of its window, in whose middle it is; sums are over rows side by side.
+        rows = output.attentions[-1][0, :, :queries].mean(dim=0)
+        around = rows.new_zeros(T + rows.shape[1])
+        for query, row in enumerate(rows):
+            around[query : query + len(row)] += row
+        received = around[rows.shape[1] // 2 :][:T] / queries
+    return received.double().cpu().numpy(), encoding["offset_mapping"][0].cpu().numpy()
+
+
+def attention_by_part(student, texts):
+    """Columns document, part (of speech) and relative: 1 is the mean over words of a document."""
+    rows = []
+    for document, text in enumerate(texts):
+        weights, offsets = token_attention(student, text)
+        ends = offsets[:, 1]
+        end = 0
+        for word, part in tag_words(text[: ends.max()]):
+            start = text.index(word, end)
+            end = start + len(word)
+            of_word = (start < ends) & (ends <= end)  # a token may begin with the space before it
+            if of_word.any():
+                rows.append((document, part, weights[of_word].sum()))
+    words = pd.DataFrame(rows, columns=["document", "part", "attention"])
+    means = words.groupby("document")["attention"].transform("mean")
+    words["relative"] = words["attention"] / means
+    return words.groupby(["document", "part"], as_index=False)["relative"].mean()
+
+
+# %%
+import seaborn as sns
+
+from docemb_lib.corpus.rows import PARTS
+from docemb_lib.student import Student
+
+
+def slow_attention(student, text):
+    """`token_attention` of a text shorter than half a window, by queries and keys."""
+    ids = student.tokenizer(text, return_tensors="pt")["input_ids"].to(student.model.device)
+    kind = "_global" if student.pooling == "cls" else ""
+    is_global = torch.zeros_like(ids)
+    is_global[0, 0] = student.pooling == "cls"
+    options = {"global_attention_mask": is_global, "output_hidden_states": True}
+    hidden = student.model(ids, **options).hidden_states[-2][0, : ids.shape[1]]
+    layer = student.model.encoder.layer[-1].attention.self
+    q = getattr(layer, f"query{kind}")(hidden).unflatten(1, (layer.num_heads, -1))
+    k = getattr(layer, f"key{kind}")(hidden).unflatten(1, (layer.num_heads, -1))
+    logits = torch.einsum("qhd,khd->hqk", q, k) / layer.head_dim**0.5
+    received = logits.softmax(dim=-1).mean(dim=0)
+    return received.mean(dim=0) if student.pooling == "mean" else received[0]
+
+
+folders = {run.untrained.label: run.students.untrained, run.label: run.student}
+for record in run.comparable():
+    if record.student_folder:
+        folders.setdefault(record.label, record.student_folder)
+frames = []
+for label, folder in folders.items():
+    student = Student.load(folder)
+    if is_english and student.model.config.model_type == "longformer":
+        two = "Two ships left. One ship stayed."
+        with torch.inference_mode():
+            expected = slow_attention(student, two).cpu()
+        np.testing.assert_allclose(token_attention(student, two)[0], expected, atol=1e-4)
+        by_part = attention_by_part(student, validation["text"][:12])
+        frames.append(by_part.assign(model=label))
+    else:
+        print(f"{label}: only a Longformer gives attentions here, and only English is tagged")
+
+# %%
+if frames:
+    attention = figures.named(pd.concat(frames, ignore_index=True), names)
+    untrained, *others = attention["model"].unique()
+    colours = {untrained: figures.PALETTE["untrained"]} | figures.series_colors(others)
     (ax,) = figures.rows_axes(8)
-    run.save_figure(figures.plot_attention(attention, ax=ax), "attention", attention)
-by_part = attention.groupby(["model", "part"], sort=False)["relative"].mean().unstack()
-figures.table(by_part / by_part.iloc[:1].to_numpy() - 1)
+    bars = {"x": "part", "y": "relative", "hue": "model", "order": PARTS, "palette": colours}
+    sns.barplot(attention, **bars, saturation=1, seed=0, err_kws={"linewidth": 1}, ax=ax)
+    ax.axhline(1, color=figures.GREY, linewidth=0.8, linestyle="--")
+    ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")
+    ax.legend(**figures.BESIDE)
+    run.save_figure(ax, "attention", attention)
+    by_part = attention.groupby(["model", "part"], sort=False)["relative"].mean().unstack()
+    display(figures.table(by_part[[*PARTS]] / by_part[[*PARTS]].iloc[:1].to_numpy() - 1))
 
 # %%
 section = """## Beside the paper

@@ -1,32 +1,20 @@
-"""Measurements without a task: the plane of a space, what a student keeps of a teacher, and more.
-
-`redundancy` and `sentence_similarity` are the analyses of the SimDE paper (Tables 4 and 5).
-"""
+"""Measurements without a task: planes of spaces, what a student keeps of a teacher, and more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.base.progress import progress
-from docemb_lib.corpus.rows import split_sentences, tag_words
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.teachers.words import spaced
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
-EDGES = (0, 50, 100, 200, 300, np.inf)  # words between which Table 4 divides documents
-BINS = ("0-50", "51-100", "101-200", "201-300", "over 300")
-ALL_LENGTHS = "All"  # the last row of Table 4
-SHORTEST = 3  # words of a compared sentence; shorter ones are headings, dates and signatures
 
 Distance = Literal["cosine", "mse"]
 
@@ -150,69 +138,6 @@ def tidy_distances(distances: Distances) -> pd.DataFrame:
         "value": np.concatenate([positive, negative.ravel()]),
     }
     return pd.DataFrame(columns).assign(auc=separation(distances)[0])
-
-
-def redundancy(texts: Sequence[str]) -> pd.DataFrame:
-    """Count words (split at white space) and redundancy: two columns, a row per text.
-
-    redundancy is nouns and verbs / distinct lemmas of these: 1 where none is repeated, NaN without
-    any. English. Tags are textblob's, lemmas LemmInflect's; the paper's (A.2) are spaCy's, which
-    publishes its models outside PyPI; a copy by a third party there is not used.
-    """
-    from lemminflect import getLemma
-
-    lemma_of = cache(getLemma)
-    rows = []
-    for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        lemmas = []
-        for word, part in tag_words(text):
-            if part in ("noun", "verb"):
-                lemmas.append(lemma_of(word.lower(), upos=part.upper())[0])
-        ratio = len(lemmas) / len(set(lemmas)) if lemmas else np.nan
-        rows.append((len(text.split()), ratio))
-    return pd.DataFrame(rows, columns=["words", "redundancy"])
-
-
-def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
-    """Return a row of Table 4: mean redundancy by length in words, index BINS and ALL_LENGTHS.
-
-    documents: see `redundancy`.
-    """
-    length = pd.cut(documents["words"], list(EDGES), labels=list(BINS))
-    means = documents.groupby(length, observed=False)["redundancy"].mean()
-    means.index = pd.Index(means.index.astype(str), name="words")
-    means.loc[ALL_LENGTHS] = documents["redundancy"].mean()
-    return means.to_frame()
-
-
-def sentence_similarity(
-    texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, language: str = "en"
-) -> dict[str, float]:
-    """Return the mean cosine of every two sentences `inside` a document and `across` documents.
-
-    It is NaN where there are no such two. Ignored are sentences of fewer than SHORTEST words and
-    documents of fewer than two different sentences.
-    """
-    documents = []
-    for text in texts:
-        split = [" ".join(part.split()) for part in split_sentences(text, language=language)]
-        sentences = {each: None for each in split if len(spaced(each).split()) >= SHORTEST}
-        if len(sentences) > 1:
-            documents.append(list(sentences))
-    if not documents:
-        return {"inside": np.nan, "across": np.nan}
-    X = unit(embed(list(chain.from_iterable(documents))))
-    n = np.array([len(sentences) for sentences in documents])
-    # The squared norm of a sum of unit vectors is the sum of the cosines of every ordered pair,
-    # each vector with itself, too.
-    S = np.add.reduceat(X, n.cumsum() - n)  # (documents, D), the sum of each document's sentences
-    itself = np.square(X).sum()
-    inside = np.square(S).sum()
-    every = np.square(S.sum(axis=0)).sum()
-    return {
-        "inside": (inside - itself) / ((n * (n - 1)).sum() or np.nan),
-        "across": (every - inside) / (n.sum() ** 2 - (n**2).sum() or np.nan),
-    }
 
 
 def spread(embeddings: np.ndarray) -> float:

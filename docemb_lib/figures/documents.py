@@ -12,9 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from docemb_lib.corpus.rows import PARTS
 from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, colour_of, label, series_colors, short
-from docemb_lib.runs.kinds import Kind
 
 # ---- documents of a corpus
 SOURCES = 7  # sources in a figure: more colours look alike
@@ -272,34 +270,4 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, ax: Axes | None = None) ->
     ax.margins(y=0.15)
     ax.set_ylabel("R²")
     ax.set_title(teacher, pad=14)
-    return ax
-
-
-def plot_attention(attention: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Attention to a word by part of speech, a bar per model (SimDE paper, Figure 3).
-
-    attention: columns model, kind, part, document and relative, see `attention.attention_by_part`.
-    Bars are means over documents with 95% intervals, bootstrapped over documents.
-    """
-    import seaborn as sns
-
-    ax = ax or plt.gca()
-    is_untrained = attention["kind"] == Kind.UNTRAINED
-    colors = series_colors(attention.loc[~is_untrained, "model"])
-    colors |= dict.fromkeys(attention.loc[is_untrained, "model"], colour_of(Kind.UNTRAINED))
-    sns.barplot(
-        attention,
-        x="part",
-        y="relative",
-        hue="model",
-        order=PARTS,
-        palette=colors,
-        saturation=1,
-        seed=0,
-        err_kws={"linewidth": 1, "color": GREY},
-        ax=ax,
-    )
-    ax.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
-    ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")
-    ax.legend(**BESIDE)
     return ax

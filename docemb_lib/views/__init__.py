@@ -21,14 +21,6 @@ from docemb_lib.views.reading import (
     endings,
     readings,
 )
-from docemb_lib.views.simde import (
-    attention_of_students,
-    distances_of_halves,
-    redundancy_beside_paper,
-    similarity_beside_paper,
-    sizes_beside_paper,
-    students_beside,
-)
 from docemb_lib.views.students import (
     embeddings_before,
     hypotheses_of_students,
@@ -41,12 +33,10 @@ from docemb_lib.views.students import (
 
 __all__ = [
     "ThreeDocuments",
-    "attention_of_students",
     "contextual_losses",
     "corpus_statistics",
     "counted_endings",
     "described_tasks",
-    "distances_of_halves",
     "documents_to_read",
     "embeddings_before",
     "endings",
@@ -56,12 +46,8 @@ __all__ = [
     "objectives_of",
     "probes_of_teachers",
     "readings",
-    "redundancy_beside_paper",
     "seen_by_models",
-    "similarity_beside_paper",
-    "sizes_beside_paper",
     "structural_limit",
-    "students_beside",
     "students_of_runs",
     "tasks_beside_thesis",
     "taught",

@@ -1,11 +1,6 @@
-"""Planes, probes, distances, redundancy and attention against numpy, scikit-learn, scipy and slow
-loops.
-"""
-
-from itertools import combinations
+"""Planes, probes and distances against numpy, scikit-learn, scipy and slow loops."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from scipy.spatial.distance import cdist, cosine
@@ -13,8 +8,6 @@ from sklearn.metrics import roc_auc_score
 
 from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin
-
-SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
 
 
 def test_the_plane_is_spanned_by_the_leading_singular_vectors():
@@ -131,55 +124,6 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     margin = MaxMargin(distance=distance, gamma=gamma)
     loss = margin(torch.from_numpy(student), torch.from_numpy(teacher)).mean().item()
     assert probes.separation(measured, gamma=gamma)[1] == pytest.approx(loss)
-
-
-def test_redundancy_is_nouns_and_verbs_for_each_distinct_lemma():
-    twice = ["Ships sail. ships Sail.", "Ships sail. The ship sailed."]
-    frame = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!", *twice])
-    # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
-    assert frame["words"].tolist() == [15, 4, 0, 4, 4, 5]
-    np.testing.assert_equal(frame["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan, 2, 2])
-
-
-def test_lengths_are_divided_as_in_table_4():
-    words = [1, 50, 51, 100, 101, 200, 201, 300, 301, 10_000]
-    documents = pd.DataFrame({"words": [*words, 7], "redundancy": [*np.arange(1.0, 11.0), np.nan]})
-    table = probes.redundancy_by_length(documents)
-    assert table.index.tolist() == ["0-50", "51-100", "101-200", "201-300", "over 300", "All"]
-    assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
-
-
-def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
-    rng = np.random.default_rng(0)
-    documents = []
-    for n in range(4):
-        fruits = ("apples", "pears", "plums")[: 2 + n % 2]
-        documents.append(" ".join(f"This is {n} {fruit}." for fruit in fruits))
-    vectors: dict[str, np.ndarray] = {}
-
-    def embed(sentences: list[str]) -> np.ndarray:
-        drawn = [vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences]
-        return np.array(drawn)
-
-    similarity = probes.sentence_similarity(documents, embed)
-    cosines = {"inside": [], "across": []}
-    for a, b in combinations(vectors, 2):
-        same = a.split()[2] == b.split()[2]
-        cosines["inside" if same else "across"].append(1 - cosine(vectors[a], vectors[b]))
-    means = {kind: np.mean(values) for kind, values in cosines.items()}
-    assert similarity == pytest.approx(means)
-
-
-def test_sentences_are_split_in_scripts_without_spaces():
-    inside = probes.sentence_similarity(["我们去公园散步。你明天来吗？"], lambda _: np.eye(2))[
-        "inside"
-    ]
-    assert inside == 0
-
-
-def test_documents_without_two_different_sentences_have_no_similarity():
-    documents = ["Only one sentence here.", "", "No. Yes. Oh.", "Twice the same. Twice the same."]
-    assert np.isnan([*probes.sentence_similarity(documents, len).values()]).all()
 
 
 def test_the_spread_is_the_mean_distance_of_every_two_documents():

@@ -161,19 +161,3 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
     assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
     assert ax.get_ylabel() == "R²"
     assert ax.get_title() == "structural"
-
-
-def test_attention_has_a_bar_per_model_and_part_of_speech(ax, names_of):
-    parts = ("noun", "verb", "adjective", "other")
-    rows = []
-    for model, value in (("one", 1.0), ("two", 2.0)):
-        for more, part in enumerate(parts):
-            rows += [(model, document, part, value + more) for document in range(3)]
-    attention = pd.DataFrame(rows, columns=["model", "document", "part", "relative"]).assign(
-        kind="student"
-    )
-    assert figures.plot_attention(attention, ax=ax) is ax
-    assert names_of(ax.get_xticklabels()) == [*parts]
-    bars = [container for container in ax.containers if len(container) == len(parts)]
-    assert [[bar.get_height() for bar in bar_of] for bar_of in bars] == [[1, 2, 3, 4], [2, 3, 4, 5]]
-    assert names_of(ax.get_legend()) == ["one", "two"]

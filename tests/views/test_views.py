@@ -1,4 +1,4 @@
-"""Data that notebooks show of a run: corpus, tasks, losses, students, probes, halves, SimDE."""
+"""Data that notebooks show of a run: corpus, tasks, losses, students, probes."""
 
 import re
 from types import SimpleNamespace
@@ -12,18 +12,15 @@ from training import distil
 
 from docemb_lib import views
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
-from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.evaluation.reading import Versions
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, SBERTModels, student_model
+from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.students import Students, make_objective
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import Decorrelation, SimDE
-from docemb_lib.student import Student
-from docemb_lib.thesis.values import published
+from docemb_lib.settings.sections import Decorrelation
 
 TEXTS = ["one two", "one two three", "a", "b c"]
 
@@ -487,10 +484,6 @@ def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_los
 
 
 NAMES = ("alpha", "beta", "gamma")
-PAGES = [
-    "The cat sees the cat. Another cat sees the dog.",
-    "A house stands there. The house has a door, a red one.",
-]
 
 
 def text_of(name, n):
@@ -505,103 +498,6 @@ def embedder(name, embed):
         name,
         lambda texts: np.array([embed(text) for text in texts], dtype=np.float32),
     )
-
-
-@pytest.fixture
-def of_sizes(make_run):
-    def make(*sizes, seed=0):
-        run = make_run("07_simde", seed=seed, documents=3)
-        documents = Dataset.from_dict({"id": NAMES, "text": list(map(text_of, NAMES, sizes))})
-        run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: documents))
-        return run
-
-    return make
-
-
-@pytest.fixture
-def of_texts(make_run):
-    def make(**simde):
-        run = make_run("07_simde", changes={"simde": SimDE(dropout=0.1, **simde)}, documents=2)
-        run.stages = SimpleNamespace(
-            corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None
-        )
-        return run
-
-    return make
-
-
-def test_halves_are_near_for_a_model_of_the_subject_and_a_lone_sentence_is_left_out(
-    of_sizes, refused
-):
-    subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
-    distances = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
-    assert distances.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
-        "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)},
-        "negative": {"size": 2, "mean": pytest.approx(1)},
-    }
-    assert set(distances["auc"]) == {1.0}
-    assert set(distances["model"]) == {"subject"}
-    refused(
-        "1 documents have two sentences; distances need",
-        views.distances_of_halves,
-        of_sizes(9, 1, 1),
-        [subject],
-    )
-
-
-def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
-    make_run, of_sizes, workspace_root
-):
-    folders = {
-        name: workspace_root / "outputs/artefacts/student" / name
-        for name in ("simcse", "distilled", "deleted")
-    }
-    for name in ("simcse", "distilled"):
-        folders[name].mkdir(parents=True)
-    given = [
-        ("07_simde", "simcse", {"pairs": "dropout"}),
-        ("06_evaluation", "distilled", {}),
-        ("06_evaluation", "deleted", {"seed": 1}),
-        ("05_weighting", "distilled", {}),
-    ]
-    for notebook, name, parameters in given:
-        run = make_run(notebook, **parameters)
-        run.finish(
-            {},
-            student=run.workspace.relative(
-                run.workspace.link("students", "of-one-name", folders[name])
-            ),
-        )
-    first, second = views.students_beside(of_sizes(9, 9, 9))
-    assert first.label == "SimCSE;24 docs"
-    assert second.label[:14] == "student cosine"
-    assert [model.store.stem for model in (first, second)] == ["simcse", "distilled"]
-
-
-def test_the_runs_own_texts_stand_before_the_papers(of_texts):
-    rows = views.redundancy_beside_paper(of_texts())
-    paper = published("simde").query("source == 'table 4'").set_index("task")["value"]
-    assert rows.index.tolist() == ["here: installed-docs", *paper.index.unique()]
-    assert rows.loc["nyt"].tolist() == paper["nyt"].tolist()
-    # cat sees cat cat sees dog: 6 of 3; house stands house has door one: 6 of 5 (one may be no
-    # noun: 5 of 4)
-    assert rows.loc["here: installed-docs", "All"] == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
-    run = of_texts(language="de")  # texts in another language have no nouns that we know
-    assert not views.redundancy_beside_paper(run).index.str.startswith("here").any()
-
-
-def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_texts, monkeypatch):
-    subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
-    sbert = SBERTModels(truncated=subject, chunks=subject)
-    monkeypatch.setattr("docemb_lib.views.simde.sbert_models", lambda teachers: sbert)
-    table = views.similarity_beside_paper(of_texts())
-    assert table.loc["here: installed-docs, by subject"].to_dict() == pytest.approx(
-        {"inside": 1, "across": 0}
-    )
-    assert table.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
-    assert len(table) == 6
-    asked = views.similarity_beside_paper(of_texts(sentence_encoder="all-MiniLM-L6-v2"))
-    assert asked.index[0] == "here: installed-docs, by all-MiniLM-L6-v2"
 
 
 def test_contextual_losses_stand_in_groups_of_what_else_their_students_share(make_run):
@@ -646,41 +542,3 @@ def test_embeddings_before_are_of_the_untrained_student_and_contextual_teacher(
     assert y.tolist() == [[1], [3], [5]]
     assert c.tolist() == [[len(teacher) + 5] * 2] * 3
     assert c.dtype == np.float32
-
-
-def test_data_sets_stand_below_the_runs_documents_and_classification_tasks(of_texts):
-    run = of_texts()
-    splits = {"train": Labelled(["a b c", "d", "e f"], ["x", "y", "z"])}
-    splits["test"] = Labelled(["g h"], ["x"])
-    tasks = {"sort": Classification("sort", splits), "find": None}
-    run.profile = run.profile.model_copy(
-        update={"evaluation": run.profile.evaluation.model_copy(update={"tasks": [*tasks]})}
-    )
-    corpus = SimpleNamespace(split=lambda _: {"n_words": [10, 20, 99]})
-    run.stages = SimpleNamespace(corpus=corpus, scores=SimpleNamespace(task=tasks.get))
-    table = views.sizes_beside_paper(run)
-    assert table.columns.tolist() == ["documents", "classes", "mean words", "median words"]
-    assert table.loc["here: sort"].tolist() == [4, 3, 2, 2]
-    assert table.loc["here: training documents"].dropna().tolist() == [2, 15, 15]
-    assert table.loc["nyt"].tolist() == [13081, 5, 650, 683]
-    assert len(table) == 2 + 5
-
-
-def test_the_attention_of_a_student_is_measured_before_and_after_training(of_sizes, tmp_path):
-    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64)
-    student.save(tmp_path / "student")
-    run = of_sizes(9, 9, 9)
-    saved = SimpleNamespace(path=tmp_path / "student")
-    run.students = SimpleNamespace(untrained=saved, trained=saved)
-    attention = views.attention_of_students(run)
-    before, after = (rows for _, rows in attention.groupby("model", sort=False))
-    assert attention["model"].unique().tolist() == ["student before distillation", run.label]
-    assert before["relative"].tolist() == after["relative"].tolist()
-    pd.testing.assert_frame_equal(
-        before.drop(columns=["model", "kind"]),
-        attention_by_part(student, [*map(text_of, NAMES, [9] * 3)]),
-    )
-
-
-def test_there_is_no_attention_in_a_language_without_a_tagger(of_texts):
-    assert views.attention_of_students(of_texts(language="de")).empty
