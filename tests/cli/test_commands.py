@@ -9,15 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import docemb, write_files
+from docemb_lib.workspace import Workspace
 
 from docemb_lib.runs import models
-from docemb_lib.runs.run import Run
 from docemb_lib.runs.kinds import TITLES, Form, Kind, label_of
 from docemb_lib.runs.models import untrained_model
 from docemb_lib.runs.references import recorded_baselines
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 80, "One."]
 

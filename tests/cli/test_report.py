@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 from docemb_lib.cli.report import collapsed_runs
-from docemb_lib.runs.run import Run
 from docemb_lib.runs.records import COLLAPSE_MEND, find_done
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile

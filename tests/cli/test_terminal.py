@@ -17,8 +17,8 @@ from docemb_lib.base.progress import log_to_notebook, progress
 from docemb_lib.cli.commands import PlainConsole
 from docemb_lib.cli.terminal import print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
-from docemb_lib.runs.records import COLLAPSE_MEND
 from docemb_lib.runs.progress import Progress
+from docemb_lib.runs.records import COLLAPSE_MEND
 
 
 def console(columns=100, terminal=False):

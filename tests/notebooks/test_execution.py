@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
+from docemb_lib.workspace import Workspace
 
 from docemb_lib.runs import records
 from docemb_lib.settings.notebooks import REGISTRY
-from docemb_lib.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 

@@ -3,11 +3,10 @@
 import pandas as pd
 import pytest
 
-from docemb_lib.runs.run import Run
+from docemb_lib.runs.grids import load_grid
 from docemb_lib.runs.kinds import TITLES, Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.runs.grids import load_grid
 
 LEVELS = {
     "student before distillation": 0.5,

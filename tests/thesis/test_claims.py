@@ -9,12 +9,11 @@ import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.runs import records
-from docemb_lib.runs.run import Run
+from docemb_lib.runs.grids import grid
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
-from docemb_lib.runs.grids import grid
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import (
     FAILS,

@@ -5,17 +5,16 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from docemb_lib.workspace import Workspace
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL
-from docemb_lib.runs.run import Run
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, check_claims
 from docemb_lib.thesis.values import FIGURES, published, rows_of, thesis_tasks
-from docemb_lib.workspace import Workspace
 
 STUDENTS = ["only-MSE", "MSE-contextual", "cosine-masked"]
 PAIRS = ["aan", "oc", "pan", "s2orc"]

@@ -8,12 +8,12 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
+from docemb_lib.runs.grids import grid
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.runs.grids import grid
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from docemb_lib.workspace import Workspace
 
 from docemb_lib import thesis
-from docemb_lib.runs.run import Run
-from docemb_lib.settings.profile import Profile
 from docemb_lib.runs.grids import names_in_grids
 from docemb_lib.runs.plan import resolve_plan
+from docemb_lib.runs.run import Run
+from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, recorded_claims
 from docemb_lib.thesis.values import FIGURES, cells_of
-from docemb_lib.workspace import Workspace
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 CLASSIFIED = {"aan", "arxiv", "imdb", "oc", "pan", "s2orc"}
