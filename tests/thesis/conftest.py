@@ -26,11 +26,9 @@ TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 
 
 @pytest.fixture
-def make_run(workspace, small):
+def make_run(workspace_root, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        return Run(
-            Run.of(notebook, small if profile is None else profile, **parameters), workspace
-        )
+        return Run.of(notebook, small if profile is None else profile, **parameters)
 
     return make
 

@@ -1,6 +1,5 @@
 """Claims hold in the thesis' own table, and tests decide where per-example scores are known."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
-from docemb_lib.runs import records
 from docemb_lib.runs.grids import grid
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.run import Run
@@ -218,11 +216,9 @@ def three(make_run, recorded, students):
     task = Classification("halves", {"train": Labelled(["a", "b"] * 100, ["x", "y"] * 100)})
     scores = SimpleNamespace(is_scored=lambda model, *, final: False, task=lambda name: task)
     lengths = np.array([9, 400, 64, 65, 1])
-    run.stages = SimpleNamespace(
-        corpus=SimpleNamespace(is_built=True),
-        teachers=SimpleNamespace(structural_lengths=lambda split, rows: lengths[:rows]),
-        scores=scores,
-    )
+    run.corpus = SimpleNamespace(is_built=True)
+    run.teachers = SimpleNamespace(structural_lengths=lambda split, rows: lengths[:rows])
+    run.scorer = scores
     return run
 
 
@@ -270,7 +266,7 @@ def test_a_span_needs_two_tasks():
 
 
 @pytest.fixture
-def simde(workspace):
+def simde(workspace_root):
     """A run of the notebook of SimDE, its models, and F1 of heads on all and on few examples."""
     small = Profile.load("small")
     student = small.student.model_copy(update={"max_tokens": 1024})  # more than BERT reads
@@ -320,11 +316,10 @@ def test_claims_of_simde_are_illustrated_by_recorded_runs(simde):
 
 def test_of_two_records_of_a_student_of_simde_the_newest_counts(simde):
     run, final, _ = simde
+    before = Run.of(SIMDE.name, run.profile, seed=1)
+    worse = final.scores.assign(value=0.01)
+    before.finish({}, scores=worse, tables={"models": final.models})
     run.finish({}, scores=final.scores, tables={"models": final.models})
-    newest = records.find_done(run.workspace, run.notebook, run.key)
-    before = replace(newest, fingerprint="before", finished="2020-01-01")
-    worse = final.scores.assign(value=0.01).to_dict("records")
-    records.save(run.workspace, before, worse, {"models": final.models.to_dict("records")})
     table = module.claims_of_paper(run)
     assert gain_elsewhere(table, "d2") == pytest.approx(0.6 / 0.5 - 1, rel=1e-3)
 
@@ -361,7 +356,7 @@ def test_a_student_beside_a_run_has_no_name_in_the_simde_paper(small):
 
 
 def test_recorded_claims_are_of_both_chapters_and_nothing_is_built(
-    workspace, recorded, validated, students, refused
+    workspace_root, recorded, validated, students, refused
 ):
     absent = "small: no run of chapter 4 and no final evaluation is recorded; make one with"
     refused(absent, module.recorded_claims, "small")
@@ -373,7 +368,7 @@ def test_recorded_claims_are_of_both_chapters_and_nothing_is_built(
     table = module.recorded_claims("small")
     assert table.loc["c7-mrr", "on other tasks"] == UNTESTED
     assert table.loc["c7-mrr", "because"].endswith(": no run of cosine-masked, MSE-contextual")
-    assert not (workspace.outputs / "artefacts").exists()
+    assert not (workspace_root / "outputs" / "artefacts").exists()
 
 
 def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
@@ -389,8 +384,8 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
         return {"all": {model.label: scores}}
 
-    three.run.scorer.is_scored = lambda model, *, final: final
-    three.run.scorer.by_round = by_round
+    three.scorer.is_scored = lambda model, *, final: final
+    three.scorer.by_round = by_round
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     said = "12 of 15 differences significant, 3 significant in the opposite direction; least: "
@@ -487,8 +482,8 @@ def test_a_claim_of_chapter_4_is_tested_where_per_example_scores_are_known(make_
         assert model.fingerprint == f"f/{model.label}"
         return {"all": {model.label: {"package": right(1000, 1000 * levels.get(model.label, 0.7))}}}
 
-    scores = SimpleNamespace(is_scored=lambda model, *, final: True, by_round=by_round)
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(is_built=True), scores=scores)
+    run.scorer = SimpleNamespace(is_scored=lambda model, *, final: True, by_round=by_round)
+    run.corpus = SimpleNamespace(is_built=True)
     for level, verdict in ((0.6, HOLDS), (0.801, UNDECIDED), (0.95, FAILS)):
         levels[plain] = level
         assert module.claims_of_figures(run).loc["w3", "on other tasks"] == verdict

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
-from docemb_lib.workspace import Workspace
+from conftest import make_workspace
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL
@@ -141,9 +141,10 @@ def checked(tmp_path_factory):
     in_chapter_5 = check_claims(
         module.claims(EVALUATION.name), module.scores_of_rows(TABLE), thesis_tasks()
     )
-    nothing_recorded = Workspace(tmp_path_factory.mktemp("workspace"))
-    run = Run(Run.of(SIMDE.name, Profile.load("tiny")), nothing_recorded)
-    of_paper = module.claims_of_paper(run).rename(columns={"as published": "verdict"})
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        make_workspace(tmp_path_factory.mktemp("nothing") / "recorded", monkeypatch)
+        run = Run.of(SIMDE.name, Profile.load("small"))
+        of_paper = module.claims_of_paper(run).rename(columns={"as published": "verdict"})
     return pd.concat([in_chapter_4, in_chapter_5, of_paper[["verdict"]]])
 
 
