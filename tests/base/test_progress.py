@@ -4,11 +4,12 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 BUILD = """
-from docemb_lib.workspace import Workspace
+from pathlib import Path
+from docemb_lib.runs.store import cached
 def build(folder):
     print("at work", flush=True)
     time.sleep(60)
-Workspace(%r).artefact("teacher-embeddings", {}, build)
+cached("task-statistics", {}, build, root=Path(%r))
 """
 
 
@@ -38,7 +39,7 @@ def stopped():
 
 
 def test_a_stopped_build_is_one_line_that_says_what_it_was(stopped, tmp_path):
-    line = "stopped while building teacher embeddings; run the cell again to go on"
+    line = "stopped while building task statistics; run the cell again to go on"
     assert stopped(BUILD % str(tmp_path)) == [line]
 
 
