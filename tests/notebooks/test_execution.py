@@ -71,7 +71,7 @@ def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finis
         "In the mean over 4 tasks, this student (.",
     ):
         assert said in finished.stdout
-    assert "executed notebooks and figures:outputs/runs\n" in finished.stdout
+    assert "\nruns:               outputs/runs\n" in finished.stdout
     (student,) = [
         line.split(":")[1].strip()
         for line in finished.stdout.splitlines()
