@@ -529,6 +529,5 @@ from pathlib import Path
 folder = run.link_student()
 tables = run.validation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=folder, tables=tables)
-print(f"figures: {Path(run.figures[0]).parent}\nstudent: {folder}")
-print("This file keeps no outputs: executed copies lie in outputs/notebooks/04_projections/.")
+print(f"tables and figures: {Path(run.figures[0]).parent}\nstudent: {folder}")
 numbers

@@ -367,5 +367,4 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # - Chen, Badrinarayanan, Lee and Rabinovich (2018): *GradNorm: Gradient Normalization for Adaptive Loss Balancing in Deep
 #   Multitask Networks*, which balances losses by the norms of their gradients.
 #
-# A saved notebook has no outputs: executed copies are in `outputs/notebooks/05_weighting/`, figures in
-# `outputs/figures/05_weighting/`.
+# A saved notebook has no outputs: executed copies, tables and figures are in `outputs/runs/05_weighting/`.
