@@ -264,34 +264,20 @@ def results(
     ] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
-    claims: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROFILE", help="Instead, test what the thesis claims on a profile's runs."
-        ),
-    ] = None,
 ) -> None:
     """Show the recorded runs, oldest first."""
     from docemb_lib.cli import terminal
     from docemb_lib.runs import records
     from docemb_lib.settings.notebooks import notebook_named
-    from docemb_lib.thesis.claims import recorded_claims
 
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other; give one of them")
-    if notebook is not None and claims is not None:
-        raise InputError(f"--claims is about the runs of all notebooks; leave out {notebook}")
-    if claims is not None:
-        frame = recorded_claims(claims).reset_index()
-    else:
-        name = None if notebook is None else notebook_named(notebook)
-        frame = records.frame(name, failed=True)
+    name = None if notebook is None else notebook_named(notebook)
+    frame = records.frame(name, failed=True)
     if as_json:
         terminal.write_json(frame)
     elif as_csv:
         sys.stdout.write(frame.map(spreadsheet_cell).to_csv(index=False))
-    elif claims is not None:
-        terminal.print_table(frame, console)
     else:
         terminal.print_runs(frame, console)
 

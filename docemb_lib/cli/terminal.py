@@ -1,22 +1,16 @@
-"""What the command line shows: tables that are never cut."""
+"""What the command line shows: tables, whose texts wrap and are never cut."""
 
-import re
 import sys
-from textwrap import wrap
 
 import pandas as pd
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.runs import records
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "collapsed", "seconds")
 # Columns of runs that stand in the title where all runs have the same value.
 ALIKE = ("profile", "status", "seed")
-# Characters in a line of a cell, tried until the table fits.
-FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)
-BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; {} for retrieval)"
 
 
@@ -26,7 +20,7 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
     board: index model; a column per task, `mean` as text, `fitted on`; NaN where there is no score.
     """
     table = board.drop(columns=["mean", "fitted on"]).map("{:.3f}".format).replace("nan", "")
-    table["mean [95%]"] = board["mean"].str.replace(", ", f",{NO_BREAK}")
+    table["mean [95%]"] = board["mean"]
     table["fitted on"] = board["fitted on"]
     print_table(table.rename_axis("model").reset_index(), console, SCORES.format("MAP"))
 
@@ -57,63 +51,21 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
 
 
 def print_table(frame: pd.DataFrame, console: Console, title: str | None = None) -> None:
-    """Print a frame as a table that fits the terminal; no word is broken.
-
-    Where the terminal is too narrow, cells become several lines. Where that is not enough, the
-    columns are shared out among several tables, each with those that name the rows.
-    """
-    unlimited = console.options.update(width=sys.maxsize)
-    for fold in FOLDS:
-        table = _table(frame, title, fold)
-        table.width = console.measure(table, options=unlimited).maximum
-        if table.width <= console.width:
-            console.print(table, soft_wrap=True)
-            return
-    names = {"round", "model", "label"}.intersection(frame) or {frame.columns[0]}
-    further = [name for name in frame if name not in names]
-    half = len(further) // 2
-    if not half:
-        console.print(table, soft_wrap=True)
-        return
-    for part, heading in ((further[:half], title), (further[half:], None)):
-        columns = [name for name in frame if name in names or name in part]
-        print_table(frame[columns], console, heading)
+    """Print a frame as a table that fits the terminal: texts become several lines."""
+    table = Table(title=title or None, title_justify="left")
+    columns = []
+    for name, column in frame.items():
+        is_number = column.dtype.kind in "if"
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(str(name), justify=justify, no_wrap=is_number, overflow="fold")
+        columns.append(_cells(column))
+    for row in zip(*columns, strict=True):
+        table.add_row(*row)
+    console.print(table, soft_wrap=False)
 
 
 def write_json(frame: pd.DataFrame) -> None:
     sys.stdout.write(frame.to_json(orient="records", force_ascii=False, indent=1) + "\n")
-
-
-def _table(frame: pd.DataFrame, title: str | None, fold: int) -> Table:
-    """A table whose cells have at most `fold` characters in a line where possible."""
-    table = Table(title=title or None, title_justify="left", show_lines=fold < FOLDS[0])
-    columns = []
-    for name, column in frame.items():
-        justify: JustifyMethod = "right" if column.dtype.kind in "if" else "left"
-        table.add_column(_folded(str(name), fold), justify=justify, no_wrap=True)
-        columns.append([_folded(cell, fold) for cell in _cells(column)])
-    for row in zip(*columns, strict=True):
-        table.add_row(*row)
-    return table
-
-
-def _folded(text: str, width: int) -> str:
-    """A text in lines of at most `width` characters where possible.
-
-    The lines are broken at spaces and after `BREAKS`; rich breaks at spaces alone.
-    """
-    if len(text) > width:
-        breakable = BREAKS.sub(r"\g<0>\t", text)  # a tab marks a place to break at
-        lines = wrap(
-            breakable,
-            width,
-            expand_tabs=False,
-            replace_whitespace=False,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        text = "\n".join(lines).replace("\t", "")
-    return text.replace(NO_BREAK, " ")
 
 
 def _cells(column: pd.Series) -> list[str]:

@@ -158,17 +158,6 @@ def _own_settings(name: str, settings: Evaluation) -> OwnTask | None:
     return next((task for task in settings.own_tasks if task.name == name), None)
 
 
-def kind_of_task(name: str, settings: Evaluation) -> str:
-    """`classification`, `pairs` or `retrieval`; "" for a benchmark, whose data say it."""
-    task = _own_settings(name, settings)
-    if task is not None:
-        return task.kind
-    if name not in BUILDERS:
-        return ""
-    kind, _ = BUILDERS[name]
-    return kind.__name__.lower()
-
-
 def _place(name: str, settings: Evaluation) -> str | None:
     """The folder, file or hub id that a profile names for a benchmark task."""
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)

@@ -7,7 +7,7 @@ tables, and `settings_table` shows a run beside its paper.
 """
 
 from docemb_lib.thesis.claims import SECTION as CLAIMS
-from docemb_lib.thesis.claims import claims_of_figures, claims_of_paper, claims_of_run, tested
+from docemb_lib.thesis.claims import better, claim_table, in_figure, in_paper, in_table, others
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
@@ -28,12 +28,15 @@ __all__ = [
     "CLAIMS",
     "beside_paper",
     "best_of_chapter_4",
-    "claims_of_figures",
-    "claims_of_paper",
-    "claims_of_run",
+    "better",
+    "claim_table",
     "conclusion",
     "corpus_tables",
     "deviations",
+    "in_figure",
+    "in_paper",
+    "in_table",
+    "others",
     "over_recorded_seeds",
     "published",
     "recorded_finals",
@@ -42,6 +45,5 @@ __all__ = [
     "settings",
     "table",
     "table_5_7",
-    "tested",
     "with_head",
 ]

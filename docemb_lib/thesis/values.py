@@ -6,6 +6,7 @@ their values were measured on the vector graphics, with an error of about 0.0003
 accuracy is relative to the models of one figure: do not compare values of different figures.
 """
 
+from collections.abc import Hashable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -119,7 +120,7 @@ class ThesisValues:
 
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
         self.source = source
-        self.legend = "thesis" if _is_of_thesis(profile) else "thesis, with other tasks or models"
+        self.legend = "thesis" if is_of_thesis(profile) else "thesis, with other tasks or models"
         # Rows of the figures by `Run.cell`, and those of baselines by the label in the thesis.
         self.runs: dict[str, pd.Series] = {}
         self.baselines: dict[str, pd.Series] = {}
@@ -157,7 +158,7 @@ def _columns_of(row: pd.Series | None) -> dict[str, float]:
     return {"thesis": float(row["value"]), **box}
 
 
-def _is_of_thesis(profile: Profile) -> bool:
+def is_of_thesis(profile: Profile) -> bool:
     """Whether the student, the structural teacher and the tasks are those of the thesis."""
     return (
         profile.student.model == THESIS.student.model
@@ -224,7 +225,7 @@ def baseline_name(kind: str, form: str) -> str | None:
     return IN_TABLE_5_7.get(Kind(kind)) if form == Form.SAVED else None
 
 
-def paper_name(key: Run, model: pd.Series, *, is_own: bool) -> str | None:
+def paper_name(key: Run, model: Mapping[Hashable, Any], *, is_own: bool) -> str | None:
     """The name in the SimDE paper's Table 2 of a model of a run of its notebook; None: it has none.
 
     model: a row of `Final.models`; is_own: whether it is the student of the run. A student that
