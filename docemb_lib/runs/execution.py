@@ -146,6 +146,7 @@ def publish_by_hand(run: RunFolder, partial: Path) -> None:
         if not run.is_done:
             publish(partial, run.folder)
         shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(run.failed, ignore_errors=True)
 
 
 def record_failure(run: RunFolder, reason: str, trace: str = "") -> str:
@@ -193,15 +194,11 @@ def _check_record(run: RunFolder, key: str) -> None:
 @contextmanager
 def _told_to_kernels(run: RunFolder) -> Iterator[None]:
     """Let kernels that start in the block fill the run's folder."""
-    told = {"folder": str(run.partial), "compared": run.compared}
-    earlier = os.environ.get(EXECUTED)
-    os.environ[EXECUTED] = json.dumps(told)
+    os.environ[EXECUTED] = json.dumps({"folder": str(run.partial), "compared": run.compared})
     try:
         yield
     finally:
         del os.environ[EXECUTED]
-        if earlier is not None:
-            os.environ[EXECUTED] = earlier
 
 
 def is_executed_here(run: RunFolder) -> bool:

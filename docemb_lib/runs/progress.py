@@ -39,6 +39,10 @@ class Progress:
             with tqdm.external_write_mode():
                 print(plain(line), flush=True)
 
+    def begin(self, run: Run) -> None:
+        self.say(f"begins  {self._name(run)}")
+        self.show(run)
+
     def show(self, run: Run, line: str = "") -> None:
         """Let the bar name a run at work and the last line of its notebook."""
         text = f"{self.ended}/{self.runs} runs  {self._name(run)}  {line}"
@@ -51,7 +55,6 @@ class Progress:
         self.say(f"[{self.ended}/{self.runs}] {outcome}  {self._name(run)}", always=bool(error))
         if error:  # now, because a later interruption leaves no summary
             self.say(f"        {error}", always=True)
-        self.show(run)
 
     def _name(self, run: Run) -> str:
         is_unclear = run.label in self.repeated or run.compared
@@ -63,13 +66,3 @@ def already_there(runs: int, there: int) -> str:
     if runs == 1:
         return "1 run, already there" if there else "1 run, not there yet"
     return f"{runs} runs, {there} of them already there"
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 05 s` or `2 h 03 min`."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60:,} h {minutes % 60:02d} min"
-    if minutes:
-        return f"{minutes} min {rest:02d} s"
-    return f"{rest} s"

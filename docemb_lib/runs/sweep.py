@@ -26,9 +26,11 @@ from math import nan
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 import pandas as pd
 from filelock import Timeout
+from tqdm import tqdm
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import in_kernel, stopped
@@ -36,7 +38,7 @@ from docemb_lib.runs import cluster, records
 from docemb_lib.runs.execution import RunError, execute, record_failure
 from docemb_lib.runs.grids import GridLike
 from docemb_lib.runs.plan import Step, resolve_sweep, runs_of
-from docemb_lib.runs.progress import Progress, duration
+from docemb_lib.runs.progress import Progress
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.store import locked, outputs, relative
 from docemb_lib.settings.files import WORKSPACE, find_root
@@ -194,9 +196,9 @@ def _waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
 def _execute_alone(run: Run, progress: Progress) -> None:
     """Execute a run that is no part of a grid, with all cores."""
     start = time.perf_counter()
+    progress.begin(run)
     built = execute(run, report=partial(progress.show, run))
-    seconds = duration(time.perf_counter() - start)
-    progress.end(run, f"done in {seconds}" if built else "already there")
+    progress.end(run, f"done in {_since(start)}" if built else "already there")
 
 
 def _distribute(
@@ -211,32 +213,40 @@ def _distribute(
     from distributed import as_completed
 
     failed: dict[Run, str] = {}
+    numbered = [*runs]
+    topic = f"docemb-{uuid4()}"  # of the events that workers send
+    client.subscribe_topic(topic, lambda event: progress.begin(numbered[event[1]]))
+    places = [*range(len(runs))]
     for waits in (False, True) if wait else (False,):
-        task = partial(attempt, expected=cluster.signature(), root=find_root(), wait=waits)
-        futures = client.map(task, runs, pure=False)
-        run_of = dict(zip(futures, runs, strict=True))
-        runs = []
+        task = partial(
+            attempt, topic=topic, expected=cluster.signature(), root=find_root(), wait=waits
+        )
+        futures = client.map(task, [numbered[place] for place in places], places, pure=False)
+        place_of = dict(zip(futures, places, strict=True))
+        places = []
         try:
             for future in as_completed(futures):
-                run = run_of[future]
+                run = numbered[place_of[future]]
                 outcome = _outcome(future, run)
                 if outcome.error:
                     failed[run] = outcome.error
                 if outcome.said:
                     progress.end(run, outcome.said, outcome.error)
                 else:
-                    runs.append(run)
+                    places.append(place_of[future])
         finally:
-            client.cancel(futures)  # those that have not begun
-        if not runs:
-            break
+            with suppress(Exception):  # this fails, too, if the scheduler is lost
+                client.cancel(futures)  # those that have not begun
     return failed
 
 
-def attempt(run: Run, *, expected: Mapping[str, str], root: Path, wait: bool) -> Outcome:
+def attempt(
+    run: Run, place: int, *, topic: str, expected: Mapping[str, str], root: Path, wait: bool
+) -> Outcome:
     """Execute one run, as a task of a worker that must have the `expected` signature.
 
-    Raises InputError in an unfit worker, see `cluster.unfit`.
+    An event of the `topic` gives the place of the run when it begins. Raises InputError in an unfit
+    worker, see `cluster.unfit`.
     """
     from distributed import get_worker
 
@@ -246,15 +256,20 @@ def attempt(run: Run, *, expected: Mapping[str, str], root: Path, wait: bool) ->
         raise InputError(f"worker {worker.address} {problem}")
     os.environ[RUN_OF_SWEEP] = "1"  # kernels inherit both
     os.environ[WORKSPACE] = str(root)
+    worker.log_event(topic, place)
     start = time.perf_counter()
     try:
         built = execute(run, wait=wait)
     except Timeout:
         return Outcome("")
     except (RunError, InputError) as error:
-        return Outcome(f"failed in {duration(time.perf_counter() - start)}", str(error))
-    seconds = duration(time.perf_counter() - start)
-    return Outcome(f"done in {seconds}" if built else "already there")
+        return Outcome(f"failed in {_since(start)}", str(error))
+    return Outcome(f"done in {_since(start)}" if built else "already there")
+
+
+def _since(start: float) -> str:
+    """`02:05`: minutes and seconds since a reading of `perf_counter`."""
+    return tqdm.format_interval(time.perf_counter() - start)
 
 
 def _outcome(future: Future, run: Run) -> Outcome:
