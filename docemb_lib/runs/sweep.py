@@ -225,7 +225,7 @@ def _distribute(
         place_of = dict(zip(futures, places, strict=True))
         places = []
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 run = numbered[place_of[future]]
                 outcome = _outcome(future, run)
                 if outcome.error:
