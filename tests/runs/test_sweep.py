@@ -78,15 +78,6 @@ while len(open(find_root() / "begun.txt").read().split()) < 2:
     time.sleep(0.05)
     assert time.time() < end
 """
-WITH_CHECKPOINTS = """
-def stop(*_):
-    time.sleep(1.5)
-    (find_root() / f"checkpoint{seed}").touch()
-    os._exit(1)
-if seed in (0, 3):
-    signal.signal(signal.SIGTERM, stop)
-    time.sleep(600)
-"""
 
 
 @pytest.fixture
@@ -267,7 +258,7 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
     for seed, reason in enumerate((died, "RuntimeError: no luck")):
         notebook = f"outputs/runs/01_corpus/{SLUG.format(seed)}.failed/{NOTEBOOK}"
         expected.append(f"Failed: 01_corpus (corpus): {reason} (see {notebook})")
-    assert sorted(stderr.splitlines()) == expected
+    assert sorted(stderr.splitlines()) == sorted(expected)
     assert "] failed" in stdout
     frame = records.frame("01_corpus", failed=True)
     assert dict(zip(frame["seed"], frame["status"], strict=True)) == {
@@ -289,24 +280,21 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_lets_kernels_write_a_checkpoint_and_leaves_no_process(runs):
-    root = runs(WITH_CHECKPOINTS, seeds=4)
+def test_an_interrupted_sweep_leaves_no_process_and_keeps_what_is_done(runs):
+    root = runs("if seed in (0, 3): time.sleep(600)", seeds=4)
 
     def hear():  # it is ignored after `&`
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     process = begin(root, "--workers", "2", start_new_session=True, preexec_fn=hear)
     wait_until(lambda: {0, 3} <= {*begun(root)}, process)
-    time.sleep(0.5)
     below = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all at once
-    _, stderr = process.communicate(timeout=180)  # kernels may take 120 seconds for a checkpoint
+    _, stderr = process.communicate(timeout=60)
     line = "Interrupted: docemb sweep is stopped; give the same command again to go on."
-    assert (process.returncode, stderr.splitlines()[-1]) == (130, line)
-    assert sorted(path.name[-1] for path in root.glob("checkpoint*")) == ["0", "3"]
+    assert (process.returncode, stderr.splitlines()) == (130, [line])
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert records.frame("01_corpus", failed=True)["status"].tolist() == ["done"] * 2
-
 
 @pytest.mark.slow
 def test_two_equal_sweeps_share_their_runs(runs):
