@@ -52,9 +52,7 @@ def test_workers_share_out_cores_and_keep_what_the_user_has_set(monkeypatch):
     assert [cluster._environment(1)[name] for name in names] == ["3", "16", "7"]
 
 
-@pytest.mark.parametrize(
-    ("gpus", "given"), [(["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])]
-)
+@pytest.mark.parametrize(("gpus", "given"), [(["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])])
 def test_each_worker_has_a_gpu_of_its_own(monkeypatch, gpus, given):
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(cluster, "_gpus", lambda: gpus)

@@ -175,9 +175,7 @@ def test_a_run_in_a_precision_that_is_asked_for_is_another_run(small, monkeypatc
     assert Run("05_weighting", small).key == keys["auto"]
 
 
-def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(
-    workspace_root, tmp_path
-):
+def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(workspace_root, tmp_path):
     links = {"test": "links/links.tsv"}
     task = {"name": "mine", "kind": "retrieval", "path": "texts.jsonl", "relevance": links}
     evaluation = {"tasks": ["mine"], "own_tasks": [task]}

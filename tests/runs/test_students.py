@@ -71,7 +71,10 @@ CONTEXTUAL = [
 
 @pytest.mark.parametrize(
     ("role", "case"),
-    [*(("structural", case) for case in STRUCTURAL), *(("contextual", case) for case in CONTEXTUAL)],
+    [
+        *(("structural", case) for case in STRUCTURAL),
+        *(("contextual", case) for case in CONTEXTUAL),
+    ],
 )
 def test_losses_have_their_own_parameters_and_the_settings_of_training(role, case):
     name, parameters, kind, settings = case

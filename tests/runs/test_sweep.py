@@ -178,9 +178,7 @@ def test_grids_that_follow_each_other_are_shared_out_together_and_compared(plan_
     assert distributed == [[(0.8, 0)]]
 
 
-@pytest.mark.parametrize(
-    ("profile", "pages"), [("", []), (", profile: other.yaml", [[(0.5, 2)]])]
-)
+@pytest.mark.parametrize(("profile", "pages"), [("", []), (", profile: other.yaml", [[(0.5, 2)]])])
 def test_a_grid_has_no_comparison_where_a_single_run_later_shows_its_runs(
     plan_of, distributed, profile, pages
 ):
@@ -295,6 +293,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_keeps_what_is_done(runs):
     assert (process.returncode, stderr.splitlines()) == (130, [line])
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert records.frame("01_corpus", failed=True)["status"].tolist() == ["done"] * 2
+
 
 @pytest.mark.slow
 def test_two_equal_sweeps_share_their_runs(runs):

@@ -57,9 +57,7 @@ def test_a_missing_or_wrong_loss_is_refused_before_any_work(run_with, refused, t
     refused(said, run.check)
 
 
-def test_the_file_of_a_teachers_class_counts_beside_its_fingerprint(
-    workspace_root, monkeypatch
-):
+def test_the_file_of_a_teachers_class_counts_beside_its_fingerprint(workspace_root, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     file = workspace_root / "notebooks" / "my_teacher.py"
     text = "class Mine:\n    fingerprint = 'as it was'\n    embed = None\n"
