@@ -25,7 +25,6 @@ from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final, Scorer, TaskLengths, by_found
 from docemb_lib.runs.store import link
-from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation
 
 TEXTS = [f"text {i}" for i in range(8)]

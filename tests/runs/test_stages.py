@@ -2,7 +2,6 @@
 work.
 """
 
-import re
 
 import numpy as np
 import pytest
