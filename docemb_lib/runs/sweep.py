@@ -228,6 +228,7 @@ def _distribute(
             for future in as_completed(futures, loop=client.loop):
                 run = numbered[place_of[future]]
                 outcome = _outcome(future, run)
+                future.release()  # a result that its worker loses would be computed again
                 if outcome.error:
                     failed[run] = outcome.error
                 if outcome.said:
