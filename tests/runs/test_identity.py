@@ -7,35 +7,71 @@ import shutil
 import pytest
 from conftest import write_files
 
+from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import SimDE
 from docemb_lib.thesis.values import published
 
-COSINE = {"structural_loss": "cosine"}
-MARGIN = {"structural_loss": "max-margin"}
-CONTRASTIVE = {"structural_loss": "contrastive"}
-ALONE = {"contextual_teacher": None}
-CONTEXTUAL = {"structural_loss": None}
-SIDES = "PV;S:768(ReLU)x4096(ReLU)x2048;C:-"
-SIMCSE = {"pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2}
-LABELS = [
-    ("04_projections", CONTEXTUAL, f"only-contextual;{SIDES}"),
-    ("05_weighting", {"lam": 0.5}, "cosine;384;λ=0.5"),
-    ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
-    ("05_weighting", {**ALONE, "max_structural_len": None}, "only-structural;cosine"),
-    ("03_structural", {**CONTRASTIVE, "temperature": 0.05}, "contrastive;τ=0.05"),
-    ("05_weighting", {"weighting": "structural"}, "cosine;384;λ=0.5;structural"),
-    ("07_simde", {"documents": 9}, "SimDE;9 docs"),
-    ("07_simde", {"documents": 9, **SIMCSE}, "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2"),
-    ("04_projections", {"delta": 0, "beta": 0}, f"cosine;{SIDES};δ=0.0;β=0.0"),
-    ("04_projections", {"contextual_loss": "cca:5", "beta": 0.5}, f"cosine;cca:5;{SIDES}"),
-]
+# Parameters are written as the option -p takes them.
+LABELS = """
+04_projections structural_loss=None = only-contextual;PV;S:768(ReLU)x4096(ReLU)x2048;C:-
+05_weighting lam=0.5 = cosine;384;λ=0.5
+05_weighting lam=None max_structural_len=None = cosine;no-weighting
+05_weighting contextual_teacher=None max_structural_len=None = only-structural;cosine
+05_weighting weighting=structural = cosine;384;λ=0.5;structural
+03_structural structural_loss=contrastive temperature=0.05 = contrastive;τ=0.05
+07_simde documents=9 = SimDE;9 docs
+07_simde documents=9 pairs=dropout pair_temperature=0.1 = SimCSE;τ=0.1;9 docs
+07_simde documents=9 mlm_weight=0 seed=2 = SimDE;mlm=0.0;9 docs;seed 2
+04_projections delta=0 beta=0 = cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0
+04_projections contextual_loss=cca:5 beta=0.5 = cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-
+"""
+OTHERS = """
+05_weighting | lam=0.2
+05_weighting | lam_by_length=linear:9:100
+05_weighting | max_structural_len=9
+05_weighting | contextual_teacher=DM
+05_weighting | contextual_loss=mse
+05_weighting | student_projection=16
+05_weighting | contextual_projection=-
+05_weighting | weighting=structural
+05_weighting | beta=0.5
+05_weighting | delta=0.5
+05_weighting | documents=9
+05_weighting | seed=9
+05_weighting contextual_teacher=None | max_structural_len=9
+05_weighting contextual_loss=cca | contextual_loss=cca:5
+03_structural structural_loss=max-margin | gamma=0.5
+03_structural structural_loss=contrastive | temperature=0.1
+07_simde | pairs=dropout
+07_simde | pair_temperature=0.1
+07_simde | mlm_weight=0
+07_simde | seed=1
+"""
+SAME = """
+03_structural structural_loss=cosine | gamma=0.5
+03_structural structural_loss=cosine | distance=cosine temperature=0.1
+03_structural structural_loss=max-margin | temperature=0.1
+05_weighting contextual_teacher=None | lam=0.2 student_projection=8
+05_weighting contextual_teacher=None | lam_by_length=linear:9:100
+05_weighting structural_loss=None | lam=0.2 max_structural_len=9
+05_weighting contextual_loss=cca:5 | beta=0.5 delta=0.5
+05_weighting contextual_loss=mse | beta=0.5 delta=0.5
+07_simde | lam=0.9
+"""
 
 
-@pytest.mark.parametrize(("notebook", "parameters", "label"), LABELS)
-def test_labels_are_those_of_the_thesis(notebook, parameters, label):
-    assert Run.of(notebook, Profile.load("thesis"), **parameters).label == label
+def run_of(profile, text):
+    """The run that a line describes: a notebook and parameters."""
+    notebook, *parameters = text.split()
+    return Run(notebook, profile.with_parameters(**parse_parameters(parameters)))
+
+
+@pytest.mark.parametrize("line", LABELS.strip().splitlines())
+def test_labels_are_those_of_the_thesis(line):
+    text, label = line.split(" = ")
+    assert run_of(Profile.load("thesis"), text).label == label
 
 
 def test_the_labels_of_structural_losses_are_the_published_ones():
@@ -72,51 +108,12 @@ def test_slugs_are_one_safe_path_component_and_tell_profiles_and_projections_apa
         assert len(slug.encode()) <= 200
 
 
-WITH_TEACHER = [
-    {"lam": 0.2},
-    {"lam_by_length": "linear:9:100"},
-    {"max_structural_len": 9},
-    {"contextual_teacher": "DM"},
-    {"contextual_loss": "mse"},
-    {"student_projection": "16"},
-    {"contextual_projection": "-"},
-    {"weighting": "structural"},
-    {"beta": 0.5},
-    {"delta": 0.5},
-    {"documents": 9},
-    {"seed": 9},
-]
-OTHERS = [("05_weighting", COSINE, change) for change in WITH_TEACHER]
-OTHERS += [
-    ("03_structural", MARGIN, {"gamma": 0.5}),
-    ("03_structural", CONTRASTIVE, {"temperature": 0.1}),
-    ("05_weighting", ALONE, {"max_structural_len": 9}),
-    ("05_weighting", {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"}),
-]
-SAME = [
-    ("03_structural", COSINE, {"gamma": 0.5}),
-    ("03_structural", COSINE, {"distance": "cosine", "temperature": 0.1}),
-    ("03_structural", MARGIN, {"temperature": 0.1}),
-    ("05_weighting", ALONE, {"lam": 0.2, "student_projection": "8"}),
-    ("05_weighting", ALONE, {"lam_by_length": "linear:9:100"}),
-    ("05_weighting", CONTEXTUAL, {"lam": 0.2, "max_structural_len": 9}),
-    ("05_weighting", {"contextual_loss": "cca:5"}, {"beta": 0.5, "delta": 0.5}),
-    ("05_weighting", {"contextual_loss": "mse"}, {"beta": 0.5, "delta": 0.5}),
-    ("07_simde", {}, {"lam": 0.9}),
-]
-PAIRED = [{"pairs": "dropout"}, {"pair_temperature": 0.1}, {"mlm_weight": 0}, {"seed": 1}]
-OTHERS += [("07_simde", {}, change) for change in PAIRED]
-
-
-@pytest.mark.parametrize(
-    ("case", "same"), [*((case, False) for case in OTHERS), *((case, True) for case in SAME)]
-)
-def test_runs_have_one_key_and_one_folder_where_the_parameters_that_count_are_equal(
-    small, case, same
-):
-    notebook, given, change = case
-    first = Run(notebook, small.with_parameters(**given))
-    second = Run(notebook, small.with_parameters(**given | change))
+@pytest.mark.parametrize("line", [*OTHERS.split("\n")[1:-1], *SAME.split("\n")[1:-1]])
+def test_runs_have_one_key_and_one_folder_where_the_parameters_that_count_are_equal(small, line):
+    same = line in SAME
+    given, change = line.split("|")
+    first = run_of(small, given)
+    second = run_of(first.profile, f"{first.notebook} {change}")
     assert (first.key == second.key) == same
     assert (first.same_but() == second.same_but()) == same
     assert (first.folder == second.folder) == same
@@ -135,7 +132,7 @@ def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
 def test_runs_of_two_notebooks_may_train_the_same_student(small):
     given = {"lam": 0.2, "max_structural_len": 9}
     chapter = Run.of("05_weighting", small, **given)
-    final = Run.of("06_evaluation", small, **COSINE, **given)
+    final = Run.of("06_evaluation", small, structural_loss="cosine", **given)
     assert final.same_but() == chapter.same_but()
     assert final.key != chapter.key
 
