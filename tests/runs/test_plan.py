@@ -149,7 +149,6 @@ REPEATED = "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them
     [
         ("[{notebook: 01_corpus}, {grid: lam}]", "line 2 (grid lam): grid 'lam' is unknown; did"),
         ("[{grid: lams, notebook: 03_structural}]", "it is for notebook 05_weighting, not for 03"),
-        ("[{grid: lams, lamm: 1}]", "run 1: 05_weighting: unknown parameter 'lamm'; did you"),
         ("[{grid: lams, lam: 0.1}]", REPEATED),
         ("[{grid: lams, profile: absent}]", "(grid lams absent): profile 'absent' is unknown"),
         (
@@ -176,18 +175,9 @@ def test_two_settings_that_would_write_one_folder_are_refused(plan_of, params, r
 def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(workspace_root):
     shutil.copytree(PARAMS, workspace_root / "params", dirs_exist_ok=True)
     steps = resolve_plan(Profile.load("thesis"))
-    assert [(step.grid, len(step.runs), step.runs[0].profile.name) for step in steps] == [
-        (None, 1, "thesis"),
-        ("paragraph-vector", 36 + 9, "thesis"),
-        ("structural", 11, "thesis"),
-        ("projections-contextual", 16, "thesis"),
-        ("projections-cosine", 12, "thesis"),
-        ("projections-max-margin", 14, "thesis"),
-        ("weighting-cosine", 9, "thesis"),
-        ("weighting-max-margin", 9, "thesis"),
-        (None, 1, "thesis-final"),
-        ("final", 3, "thesis-final"),
-    ]
+    assert [len(step.runs) for step in steps] == [1, 36 + 9, 11, 16, 12, 14, 9, 9, 1, 3]
+    profiles = [step.runs[0].profile.name for step in steps]
+    assert profiles == ["thesis"] * 8 + ["thesis-final"] * 2
     assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
     runs = runs_of(steps)
     assert len({run.folder for run in runs}) == len({run.key for run in runs}) == len(runs) == 121

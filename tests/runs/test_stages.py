@@ -2,7 +2,6 @@
 work.
 """
 
-
 import numpy as np
 import pytest
 import torch
