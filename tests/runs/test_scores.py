@@ -74,8 +74,7 @@ TASKS = {
 }
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_the_final_evaluation_scores_test_splits_in_every_round():
+def test_the_final_evaluation_scores_test_splits_in_every_round(workspace_root):
     scorer = scorer_of(TASKS, rounds=[10, None], map_at=1)
     hashed = Hashed()
     rounds = scorer.by_round([hashed.model], final=True)
@@ -97,8 +96,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round():
     assert sorted(asked) == sorted({text for task in TASKS.values() for text in task.texts("test")})
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation():
+def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(workspace_root):
     scorer = scorer_of(TASKS, limit=20, folds=3)
     hashed = Hashed()
     rounds = scorer.by_round([hashed.model], final=False)
@@ -117,8 +115,7 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation():
     assert len([text for text in asked if text.startswith("folded")]) == 20
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_what_is_scored_is_not_scored_again():
+def test_what_is_scored_is_not_scored_again(workspace_root):
     sort = {"sort": TASKS["sort"]}
     first = scorer_of(sort)
     model = Hashed().model
@@ -137,8 +134,7 @@ def test_what_is_scored_is_not_scored_again():
     assert scorer_of(sort, limit=5, folds=2).is_scored(model)  # those are of runs
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_heads_of_few_examples_are_trained_for_classification_alone():
+def test_heads_of_few_examples_are_trained_for_classification_alone(workspace_root):
     splits = {}
     for split in ("train", "test"):
         texts = [f"{split} {label} {i}" for label in "ab" for i in range(4)]
@@ -156,8 +152,7 @@ def test_heads_of_few_examples_are_trained_for_classification_alone():
     assert scorer_of({"find": TASKS["find"]}).few_shot([model]).empty
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some():
+def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(workspace_root):
     model = Hashed().model
 
     def scores(**evaluation):
@@ -286,8 +281,7 @@ def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
     assert final.adapted == "student, adapted"
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on():
+def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):
     both = Labelled(TEXTS, [0, 1] * 4)
     find = Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]], "edcba")
     tasks = {
@@ -411,8 +405,7 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(small, monke
     assert counted == [task.texts("test")]
 
 
-@pytest.mark.usefixtures("workspace_root")
-def test_retrieval_by_length_of_documents_has_the_mean_precision_of_each_query():
+def test_retrieval_by_length_of_documents_has_the_mean_precision_of_each_query(workspace_root):
     """Queries 0 to 19 have a short and a long document to find, 20 to 29 two long ones."""
     relevant = [[100 + n, 200 + n] for n in range(20)]
     relevant += [[210 + n, 220 + n] for n in range(20, 30)]

@@ -15,10 +15,7 @@ from torch import nn
 
 from docemb_lib.losses import (
     CCA,
-    MSE,
     Contrastive,
-    Cosine,
-    InfoNCE,
     MaskedLanguageHead,
     MaxMargin,
     SoftCCA,
@@ -50,53 +47,39 @@ def objective_of(training=(), **parameters):
     return make_objective(Embeddings(D, D), Run("05_weighting", profile), widths)
 
 
-MARGIN = {"distance": "cosine", "gamma": 0.7}
-STRUCTURAL = [
-    ("mse", {}, MSE, {}),
-    ("cosine", {}, Cosine, {}),
-    ("max-margin", MARGIN, MaxMargin, MARGIN),
-    ("contrastive", {}, Contrastive, {"temperature": None}),
-    ("contrastive", {"temperature": 0.05}, Contrastive, {"temperature": 0.05}),
-]
-BALANCED = {"delta": "balance", "beta": 0.5}
-CONTEXTUAL = [
-    ("soft-cca", {"delta": 0.3, "beta": 0.5}, SoftCCA, {"dim": 3, "delta": 0.3}),
-    ("soft-cca", BALANCED, SoftCCA, {"dim": 3, "delta": "balance"}),
-    ("cca", {}, CCA, {"ridge": 0.1, "components": None}),
-    ("cca:2", {}, CCA, {"ridge": 0.1, "components": 2}),
-    ("mse", {}, MSE, {}),
-    ("infonce", {}, InfoNCE, {"temperature": 0.05}),
+CASES = [
+    ({"structural_loss": "max-margin", "gamma": 0.7}, 0, MaxMargin, {"gamma": 0.7}),
+    ({"structural_loss": "max-margin", "distance": "cosine"}, 0, MaxMargin, {"distance": "cosine"}),
+    (
+        {"structural_loss": "contrastive", "temperature": 0.05},
+        0,
+        Contrastive,
+        {"temperature": 0.05},
+    ),
+    ({"delta": 0.3}, 1, SoftCCA, {"dim": 3, "delta": 0.3}),
+    ({"contextual_loss": "cca:2"}, 1, CCA, {"ridge": 0.1, "components": 2}),
 ]
 
 
-@pytest.mark.parametrize(
-    ("role", "case"),
-    [
-        *(("structural", case) for case in STRUCTURAL),
-        *(("contextual", case) for case in CONTEXTUAL),
-    ],
-)
-def test_losses_have_their_own_parameters_and_the_settings_of_training(role, case):
-    name, parameters, kind, settings = case
-    training = {"ridge": 0.1, "batch_size": 5}
-    objective = objective_of(training, **{f"{role}_loss": name}, **parameters)
-    teachings = {teaching.name: teaching for teaching in objective.teachings}
-    assert [*teachings] == ["structural", "contextual"]
-    loss = teachings[role].loss
+@pytest.mark.parametrize(("parameters", "place", "kind", "settings"), CASES)
+def test_losses_have_their_own_parameters_and_the_settings_of_training(
+    parameters, place, kind, settings
+):
+    objective = objective_of({"ridge": 0.1, "batch_size": 5}, **parameters)
+    assert [teaching.name for teaching in objective.teachings] == ["structural", "contextual"]
+    loss = objective.teachings[place].loss
     assert type(loss) is kind
     assert {name: getattr(loss, name) for name in settings} == settings
     assert objective.group_size == 5
-    if kind is SoftCCA:
-        decorrelation = loss.student_decorrelation
-        assert (decorrelation.beta, decorrelation.reduction) == (0.5, "mean")
 
 
 def test_the_objective_has_the_decorrelation_and_the_weighting_of_the_settings():
     weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100"}
     sdl = Decorrelation(form="covariance", reduction="sum")
-    objective = objective_of({"sdl": sdl}, **weighting)
+    objective = objective_of({"sdl": sdl}, beta=0.5, **weighting)
     decorrelation = objective.teachings[1].loss.teacher_decorrelation
-    assert (decorrelation.form, decorrelation.reduction) == ("covariance", "sum")
+    settings = (decorrelation.form, decorrelation.reduction, decorrelation.beta)
+    assert settings == ("covariance", "sum", 0.5)
     assert objective.weighting == Weighting(**weighting)
 
 
