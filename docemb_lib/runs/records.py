@@ -130,7 +130,7 @@ def all_records(notebook: str | None = None) -> list[Record]:
     for name in [notebook] if notebook else REGISTRY:
         for file in (outputs() / "runs").glob(f"{name}/*/{RECORD}"):
             folder = file.parent
-            if folder != executed and _is_not_shown(folder, executed):
+            if _is_not_shown(folder, executed):
                 continue
             record = read(folder)
             if record is not None:
@@ -146,8 +146,10 @@ def filled_here() -> Path | None:
 
 def _is_not_shown(folder: Path, executed: Path | None) -> bool:
     """Whether a folder holds no record of a run, or one that the `executed` folder replaces."""
+    if folder.name.startswith(COMPARISON):  # of a run whose record is there
+        return True
     partial = folder.with_name(folder.name + PARTIAL)
-    return folder.name.startswith(COMPARISON) or folder.suffix == PARTIAL or partial == executed
+    return folder != executed and (folder.suffix == PARTIAL or partial == executed)
 
 
 def frame(notebook: str | None = None, *, failed: bool = False) -> pd.DataFrame:
