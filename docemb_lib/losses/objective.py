@@ -141,8 +141,9 @@ class ObjectiveOutput(NamedTuple):
     # Then what the losses are made of: see `Teaching.parts`.
     parts: dict[str, Tensor]
     embeddings: Tensor  # (B, D), the student's, without gradient
-    # (B, P) each, without gradient, of the first contextual teacher; None: there is none.
-    views: tuple[Tensor, Tensor] | None
+    # f(y) and g(c), (B, P) both, and c, (B, T), of the first contextual teacher, without gradient;
+    # None: there is none.
+    views: tuple[Tensor, Tensor, Tensor] | None
 
 
 class Objective(Described):
@@ -211,14 +212,13 @@ class Objective(Described):
             contextual_views = None
             for teaching in self.teachings:
                 # f(y) and g(t), (B, P) both, before they are cut into groups.
-                student, teacher = teaching.views(
-                    embeddings, teachers[teaching.name].to(embeddings)
-                )
+                target = teachers[teaching.name].to(embeddings)  # t or c, (B, T)
+                student, teacher = teaching.views(embeddings, target)
                 arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
                 if teaching.role == "structural":
                     arguments.append(keep)
                 elif contextual_views is None:
-                    contextual_views = (student.detach(), teacher.detach())
+                    contextual_views = (student.detach(), teacher.detach(), target)
                 groups = zip(*arguments, strict=True)  # (b, P), (b, P) and maybe (b,) each
                 # The order counts: in training each group advances the running statistics of a
                 # loss.

@@ -3,6 +3,7 @@
 Token ids lie in a memory-mapped Arrow file. An update is `batch_size * accumulation` documents of
 each process. It is cut into passes: the student runs once over as many consecutive batches as the
 memory allows. The memory changes neither which documents a loss compares, nor in which order.
+`TrainingDocuments` and `PairedDocuments` make the passes, and a pass accumulates its gradients.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,12 +19,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
+from accelerate.utils import send_to_device
+from torch import Tensor, nn
 from torch.utils.data import Sampler
 
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.losses import group_sizes
+from docemb_lib.losses import ObjectiveOutput, group_sizes
 from docemb_lib.packed.packing import PackedBatch, pack
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
@@ -32,6 +34,8 @@ from docemb_lib.student.student import Encoded
 logger = logging.getLogger(__name__)
 TOKEN_IDS = pa.large_list(pa.int32())
 SCHEMA = pa.schema([("input_ids", TOKEN_IDS)])
+Autocast = Callable[[], AbstractContextManager[object]]
+Backward = Callable[[Tensor], object]
 
 
 class Tokens(Protocol):
@@ -59,15 +63,6 @@ def write_tokens(
         logger.warning(message, truncated, total)
 
 
-class Rows(Protocol):
-    """Embeddings by row: an array, or `Standardised`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: Any, /) -> np.ndarray: ...
-
-
 class TokenFile:
     """Token ids by row, int32, from a file of `write_tokens`."""
 
@@ -89,6 +84,72 @@ class Targets(NamedTuple):
     n_structural_tokens: Tensor  # (B,)
 
 
+class Cut(NamedTuple):
+    """How an update is cut into passes."""
+
+    batch_size: int
+    budget: int  # tokens of a pass, with padding; a single batch may exceed it
+    padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
+
+
+class Pass(Protocol):
+    """A part of an update that is computed at once: a `MicroBatch`, or a `PairBatch`."""
+
+    @property
+    def rows(self) -> list[int]: ...
+
+    @property
+    def share(self) -> float: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    def learn(
+        self, model: Any, device: torch.device, autocast: Autocast, backward: Backward
+    ) -> ObjectiveOutput:
+        """Run the pass, and accumulate the gradients of `share` times its mean loss."""
+
+
+class Documents(Protocol):
+    """What a training asks of documents: `TrainingDocuments` and `PairedDocuments` have it."""
+
+    ids: Sequence[str]
+    splits_batches: bool  # whether a pass may hold less than a batch
+
+    def __len__(self) -> int: ...
+
+    def digest(self) -> str: ...
+
+    def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[Pass]:
+        """Yield the passes of an update over these rows, each packed when it is asked for.
+
+        epoch: chooses the pairs of texts.
+        """
+
+
+class MicroBatch(NamedTuple):
+    """A pass of an update over the documents of an `Objective`."""
+
+    batch: PackedBatch
+    targets: Targets
+    rows: list[int]  # the rows of the packed documents
+    share: float  # of the update's documents
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.batch.sizes)
+
+    def learn(
+        self, model: nn.Module, device: torch.device, autocast: Autocast, backward: Backward
+    ) -> ObjectiveOutput:
+        # The copies to a GPU come from pinned memory, so they overlap with its work.
+        batch, targets, *_ = send_to_device(self, device, non_blocking=True)
+        with autocast():
+            output: ObjectiveOutput = model(batch, **targets._asdict())
+        backward(output.loss * self.share)
+        return output
+
+
 class TrainingDocuments:
     """The first N documents of a corpus split, with the teacher embeddings of the same rows.
 
@@ -99,12 +160,14 @@ class TrainingDocuments:
         ids: names of the documents in error messages. None: the number of the row.
     """
 
+    splits_batches = False  # a pass holds whole batches
+
     def __init__(
         self,
         tokens: Tokens,
         n_structural_tokens: Sequence[int] | np.ndarray,
         *,
-        teachers: Mapping[str, Rows],
+        teachers: Mapping[str, np.ndarray],
         ids: Sequence[str] | None = None,
     ) -> None:
         self.tokens = tokens
@@ -124,6 +187,17 @@ class TrainingDocuments:
         }
         targets = Targets(teachers, torch.from_numpy(self.n_structural_tokens[rows]))
         return pack([self.tokens[row] for row in rows]), targets
+
+    def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[MicroBatch]:
+        batches = consecutive_batches(rows, cut.batch_size)
+        tokens = [sum(cut.padded(len(self.tokens[row])) for row in batch) for batch in batches]
+        start = 0
+        for end in range(1, len(batches) + 1):
+            if end == len(batches) or sum(tokens[start : end + 1]) > cut.budget:
+                batch, targets = self.pack(batches[start:end])
+                of_pass = list(chain.from_iterable(batches[start:end]))
+                yield MicroBatch(batch, targets, of_pass, share=len(of_pass) / len(rows))
+                start = end
 
     def digest(self) -> str:
         """SHA-256 of the ids, the lengths and the first eight embeddings of each teacher."""
@@ -158,8 +232,7 @@ class Updates(Sampler[list[int]]):
     ) -> None:
         self.documents = documents
         self.batches = documents // (settings.batch_size * processes)  # of each process
-        self.batch_size = settings.batch_size
-        self.accumulation = settings.accumulation
+        self.settings = settings
         self.seed = seed
         self.current_epoch = epoch
         self.epoch = 0
@@ -167,53 +240,17 @@ class Updates(Sampler[list[int]]):
         self.processes = processes
 
     def __len__(self) -> int:
-        return math.ceil(self.batches / self.accumulation)
+        return math.ceil(self.batches / self.settings.accumulation)
 
     def __iter__(self) -> Iterator[list[int]]:
         self.epoch = self.current_epoch()
         generator = np.random.default_rng((self.seed, self.epoch))
-        shape = (self.batches, self.processes, self.batch_size)
+        shape = (self.batches, self.processes, self.settings.batch_size)
         order = generator.permutation(self.documents)[: math.prod(shape)]
         batches = order.reshape(shape)[:, self.process]
-        for start in range(0, len(batches), self.accumulation):
-            yield batches[start : start + self.accumulation].ravel().tolist()
-
-
-class MicroBatch(NamedTuple):
-    """A pass of an update."""
-
-    batch: PackedBatch
-    targets: Targets
-    rows: list[int]  # the rows of the packed documents
-    share: float  # of the update's documents
-
-
-@dataclass(frozen=True)
-class Collate:
-    """From the rows of an update to its micro-batches, one for each pass."""
-
-    documents: TrainingDocuments
-    batch_size: int
-    budget: int  # tokens of a pass, with padding; a single batch may exceed it
-    padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
-
-    def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
-        return list(self.passes(rows))
-
-    def passes(self, rows: Sequence[int]) -> Iterator[MicroBatch]:
-        """The micro-batches one after the other, each packed when it is asked for."""
-        batches = consecutive_batches(rows, self.batch_size)
-        tokens = [sum(map(self._padded_length, batch)) for batch in batches]
-        start = 0
-        for end in range(1, len(batches) + 1):
-            if end == len(batches) or sum(tokens[start : end + 1]) > self.budget:
-                batch, targets = self.documents.pack(batches[start:end])
-                of_pass = list(chain.from_iterable(batches[start:end]))
-                yield MicroBatch(batch, targets, of_pass, share=len(of_pass) / len(rows))
-                start = end
-
-    def _padded_length(self, row: int) -> int:
-        return self.padded(len(self.documents.tokens[row]))
+        step = self.settings.accumulation
+        for start in range(0, len(batches), step):
+            yield batches[start : start + step].ravel().tolist()
 
 
 def consecutive_batches(rows: Sequence[int], batch_size: int) -> list[list[int]]:

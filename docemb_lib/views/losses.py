@@ -155,7 +155,7 @@ def three_documents(run: Run) -> ThreeDocuments:
         by_role = {teaching.role: teaching for teaching in objective.teachings}
         losses = {role: teaching.loss for role, teaching in by_role.items()}
         t = targets.teachers.get("structural", y).to(y)
-        f, c = output.views or (y, y)
+        f, c, _ = output.views or (y, y, y)
         structural = contextual = 0 * lengths
         if "structural" in losses:
             structural = losses["structural"](y, t, objective.weighting.keep(lengths))
