@@ -130,7 +130,7 @@ else:
     student = Student.load(adapted)
     dense = student_model(adapted, Path(adapted), Form.DENSE)
     kept = kept_embeddings(workspace_around(), dense)
-Y = student.embed(texts, kept=kept)
+Y = student.embed_documents(texts, kept=kept).embeddings
 seconds = time.perf_counter() - started
 print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {seconds:.0f} s")
 print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")

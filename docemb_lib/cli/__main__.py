@@ -161,6 +161,8 @@ def embed(
 
     The file is written whole or not at all.
     """
+    import numpy as np
+
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
@@ -187,9 +189,10 @@ def embed(
         if passages is not None:
             kept_by = passage_model(kept_by, student, passages)
         kept = kept_embeddings(workspace_around(), kept_by)
-        written = folder / "embeddings.npy"  # to disk as they come
-        embed = partial(student.embed, texts, out=written, devices=devices_at_hand(), kept=kept)
-        embeddings, of_documents = (embed(), None) if passages is None else embed(passages=passages)
+        written = folder / "embeddings.npy"
+        embed = partial(student.embed_documents, texts, devices=devices_at_hand(), kept=kept)
+        embeddings, of_documents = embed(passages=passages)
+        np.save(written, embeddings)
         if out.suffix == ".parquet":
             written = folder / "embeddings.parquet"
             write_embeddings(
@@ -198,7 +201,7 @@ def embed(
                 embeddings,
                 student=fingerprint(model),
                 texts=texts,
-                passages=of_documents,
+                passages=of_documents if passages else None,
             )
         written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.contextual import Projection, SoftCCA, full_precision
+from docemb_lib.losses.contextual import Projection, full_precision
 from docemb_lib.losses.structural import Described
 from docemb_lib.settings.projections import check_widths
 
@@ -115,12 +115,11 @@ class Teaching(Described):
     def parts(self) -> list[str]:
         """The names of what the history shows of this teacher: the loss, then its parts.
 
-        The parts are `l2` and `sdl` of SoftCCA (see `SoftCCA.parts`); those of a further teacher
-        begin with the teacher's name: `topics.l2`.
+        The parts of SoftCCA are `l2` and `sdl`; those of a further teacher begin with the teacher's
+        name: `topics.l2`.
         """
         start = "" if self.name == self.role else f"{self.name}."
-        parts = self.loss.parts if isinstance(self.loss, SoftCCA) else ()
-        return [self.name, *(f"{start}{part}" for part in parts)]
+        return [self.name, *(f"{start}{part}" for part in parts_of(self.loss))]
 
     def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
         """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
@@ -128,9 +127,14 @@ class Teaching(Described):
 
     def losses(self, *group: Tensor) -> Tensor:
         """Compute the losses of a group of views, and the K parts of each, (b, 1 + K)."""
-        if isinstance(self.loss, SoftCCA):
+        if parts_of(self.loss):
             return self.loss(*group, with_parts=True)
         return self.loss(*group)[:, None]
+
+
+def parts_of(loss: nn.Module) -> Sequence[str]:
+    """Return the names of the parts that a loss gives for `with_parts=True`; most have none."""
+    return getattr(loss, "parts", ())
 
 
 class ObjectiveOutput(NamedTuple):

@@ -82,7 +82,7 @@ def test_embed_reads_new_texts_alone_for_passages(outside, student_folder, forwa
     done("embed", "mine", "more.jsonl", "-o", "more.parquet", "--passages", "256")
     assert sum(forwarded) == 5
     texts = [row["text"] for row in documents(N - 3, N + 5)[::-1]]
-    anew = Student.load("mine").embed(texts, passages=256)
+    anew = Student.load("mine").embed_documents(texts, passages=256)
     frame = pd.read_parquet("more.parquet")
     np.testing.assert_allclose(np.stack(frame["embedding"]), anew.embeddings, atol=2e-3)
     for row, passages in zip(frame["passage"], anew.passages, strict=True):
