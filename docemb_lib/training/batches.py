@@ -38,14 +38,6 @@ Autocast = Callable[[], AbstractContextManager[object]]
 Backward = Callable[[Tensor], object]
 
 
-class Tokens(Protocol):
-    """Token ids of documents by row: a `TokenFile`, or a list of lists."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> Sequence[int] | np.ndarray: ...
-
-
 def write_tokens(
     path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int
 ) -> None:
@@ -75,6 +67,9 @@ class TokenFile:
 
     def __getitem__(self, row: int, /) -> np.ndarray:
         return self._ids[row].values.to_numpy()
+
+
+Tokens = TokenFile | Sequence[Sequence[int] | np.ndarray]  # ids of documents by row
 
 
 class Targets(NamedTuple):

@@ -18,13 +18,12 @@ from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training.batches import Documents, Updates
+from docemb_lib.training.batches import Cut, Documents, Updates
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
     CHECKPOINTS,
     Bar,
     Checkpoints,
-    Curve,
     StudentTrainer,
     find_checkpoint,
 )
@@ -111,10 +110,11 @@ def train_objective(
             train_dataset=train,
             eval_dataset=validation,
             settings=settings,
-            budget=budget,
+            # A student whose forward pass is padded counts its padding among the tokens of a pass.
+            cut=Cut(settings.batch_size, budget, student.padded),
             dtype=dtype,
             monitor=monitor,
-            callbacks=[Curve(), bar, policy],
+            callbacks=[bar, policy],
         )
         trainer.remove_callback(PrinterCallback)
         # The Trainer gives all processes one seed, and so equal dropout.
@@ -126,13 +126,13 @@ def train_objective(
             # its last traceback.
             if trainer.optimizer is not None:
                 trainer.optimizer.state.clear()
-    rows = trainer.state.log_history
-    trained = [row for row in rows if "learning_rate" in row]
-    validations = []
-    for row in rows:
+    history = History(train=[], validation=[])
+    for row in trainer.state.log_history:
+        if "learning_rate" in row:
+            history.train.append(row)
         if "eval_loss" in row:
-            validations.append({name.removeprefix("eval_"): row[name] for name in row})
-    return History(train=trained, validation=validations)
+            history.validation.append({name.removeprefix("eval_"): row[name] for name in row})
+    return history
 
 
 def leave_group() -> None:

@@ -17,7 +17,6 @@ Under torchrun each process goes through batches of its own, `DistributedDataPar
 gradients, and all compute with the running statistics of the first process, whose history counts.
 """
 
-import io
 import json
 import logging
 import math
@@ -31,7 +30,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -40,7 +38,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import MARKER, damaged, sealed
-from docemb_lib.base.progress import live_cell, progress, stopped
+from docemb_lib.base.progress import progress, stopped
 from docemb_lib.settings.sections import Training
 from docemb_lib.training.batches import Cut, Pass, Updates
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
@@ -50,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"  # their folder, in that of the run
 BAR = "training the student"
-EVERY = 3.0  # seconds between two drawings of the curve
 AGAIN = 1.0  # seconds until a further Ctrl-C is a second one, not an echo of a launcher
 
 
@@ -64,7 +61,7 @@ class StudentTrainer(Trainer):
 
     Args:
         settings: the settings of the training.
-        budget: the tokens of a pass, with padding.
+        cut: how an update is cut into passes.
         dtype: the dtype of autocast in validation. None: no autocast.
         monitor: the object that collects the rows of the history.
         **kwargs: the arguments of `transformers.Trainer`.
@@ -76,15 +73,14 @@ class StudentTrainer(Trainer):
         self,
         *,
         settings: Training,
-        budget: int,
+        cut: Cut,
         dtype: torch.dtype | None,
         monitor: Monitor,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = settings
-        # A student whose forward pass is padded counts its padding among the tokens of a pass.
-        self.cut = Cut(settings.batch_size, budget, self.model.student.padded)
+        self.cut = cut
         self.dtype = dtype
         self.monitor = monitor
 
@@ -257,43 +253,6 @@ class Bar(TrainerCallback):
         """End the line of the bar, also after an error."""
         if self.bar is not None:
             self.bar.close()
-
-
-class Curve(TrainerCallback):
-    """The losses so far, drawn below the cell that a person runs, every few seconds and at the end.
-
-    In a terminal the bar shows the last loss.
-    """
-
-    drawn = 0.0  # seconds of the clock when it was drawn last; 0: not yet
-
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        if time.monotonic() - self.drawn >= EVERY:
-            self.on_train_end(args, state, control)
-
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Draw the losses anew, in place."""
-        if not state.is_world_process_zero or live_cell() is None:
-            return
-        from IPython.display import Image, display
-        from matplotlib.figure import Figure  # imported only where something is drawn
-
-        figure = Figure(figsize=(6, 2.5), layout="constrained")
-        ax = figure.subplots()
-        for name, column, look in (("training", "loss", "-"), ("validation", "eval_loss", "o-")):
-            rows = [(row["step"], row[column]) for row in state.log_history if column in row]
-            ax.plot(*np.array(rows).reshape(-1, 2).T, look, label=name)
-        ax.set(xlabel="updates", ylabel="loss", xlim=(0, state.max_steps))
-        ax.legend()
-        file = io.BytesIO()
-        figure.savefig(file, format="png")
-        place = {"display_id": f"losses-{id(self)}", "update": self.drawn > 0}
-        display(Image(file.getvalue()), **place)
-        self.drawn = time.monotonic()
 
 
 class Checkpoints(TrainerCallback):
