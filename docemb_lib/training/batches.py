@@ -6,12 +6,11 @@ memory allows. The memory changes neither which documents a loss compares, nor i
 `TrainingDocuments` and `PairedDocuments` make the passes, and a pass accumulates its gradients.
 """
 
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -113,7 +112,8 @@ class Documents(Protocol):
 
     def __len__(self) -> int: ...
 
-    def digest(self) -> str: ...
+    def identity(self) -> list[object]:
+        """Return what makes these documents others, for JSON."""
 
     def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[Pass]:
         """Yield the passes of an update over these rows, each packed when it is asked for.
@@ -194,52 +194,39 @@ class TrainingDocuments:
                 yield MicroBatch(batch, targets, of_pass, share=len(of_pass) / len(rows))
                 start = end
 
-    def digest(self) -> str:
-        """SHA-256 of the ids, the lengths and the first eight embeddings of each teacher."""
-        digest = hashlib.sha256(json.dumps(list(self.ids)).encode())
-        digest.update(np.asarray(self.n_structural_tokens, dtype=np.int64).tobytes())
-        for name, embeddings in sorted(self.teachers.items()):
-            digest.update(name.encode())
-            first = embeddings[: min(8, len(self))]
-            digest.update(np.asarray(first, dtype=np.float32).tobytes())
-        return digest.hexdigest()
+    def identity(self) -> list[object]:
+        """Return the ids, the lengths and the first eight embeddings of each teacher."""
+        first = {name: rows[: min(8, len(self))].tolist() for name, rows in self.teachers.items()}
+        return [list(self.ids), self.n_structural_tokens.tolist(), first]
 
 
+@dataclass(eq=False)
 class Updates(Sampler[list[int]]):
     """The rows of each update, whole batches only, in an order of seed and epoch alone.
 
     Each of W processes has every W-th batch of the order, and all have as many.
-
-    Args:
-        epoch: returns the current epoch; it is called when an iteration begins.
-        process: the number of this process, from 0, of so many `processes`.
     """
 
-    def __init__(
-        self,
-        documents: int,
-        settings: Training,
-        *,
-        seed: int,
-        epoch: Callable[[], int],
-        process: int = 0,
-        processes: int = 1,
-    ) -> None:
-        self.documents = documents
-        self.batches = documents // (settings.batch_size * processes)  # of each process
-        self.settings = settings
-        self.seed = seed
-        self.current_epoch = epoch
-        self.epoch = 0
-        self.process = process
-        self.processes = processes
+    documents: int
+    settings: Training
+    _: KW_ONLY
+    seed: int
+    epoch: Callable[[], int]  # returns the current epoch; called when an iteration begins
+    process: int = 0  # the number of this process, from 0
+    processes: int = 1
+    drawn: int = 0  # the epoch of the current iteration
+
+    @property
+    def batches(self) -> int:
+        """The number of batches of each process."""
+        return self.documents // (self.settings.batch_size * self.processes)
 
     def __len__(self) -> int:
         return math.ceil(self.batches / self.settings.accumulation)
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.epoch = self.current_epoch()
-        generator = np.random.default_rng((self.seed, self.epoch))
+        self.drawn = self.epoch()
+        generator = np.random.default_rng((self.seed, self.drawn))
         shape = (self.batches, self.processes, self.settings.batch_size)
         order = generator.permutation(self.documents)[: math.prod(shape)]
         batches = order.reshape(shape)[:, self.process]

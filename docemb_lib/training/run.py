@@ -79,7 +79,6 @@ def train_objective(
     of_epoch = Updates(len(train), settings, seed=seed, epoch=int, processes=processes)
     updates = settings.epochs * len(of_epoch)
     args = training_arguments(settings, precision, updates=updates, seed=seed, folder=checkpoints)
-    shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     configuration = {
         "processes": processes,
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -87,8 +86,7 @@ def train_objective(
         "seed": seed,
         "objective": repr(model),
         "torch": torch.__version__,
-        "weights": shapes,
-        "documents": [train.digest(), validation.digest()],
+        "documents": [train.identity(), validation.identity()],
     }
     identity = fingerprint_of(configuration)
     with args.main_process_first(local=False):  # it removes what others must not find

@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -105,7 +106,7 @@ class StudentTrainer(Trainer):
         )
 
         def collate(rows: list[int]) -> list[Pass]:
-            return list(self.train_dataset.passes(rows, self.cut, updates.epoch))
+            return list(self.train_dataset.passes(rows, self.cut, updates.drawn))
 
         return DataLoader(
             rows,
@@ -255,6 +256,7 @@ class Bar(TrainerCallback):
             self.bar.close()
 
 
+@dataclass(eq=False)
 class Checkpoints(TrainerCallback):
     """Decides what is logged, validated and saved, and ends a run that is asked to stop.
 
@@ -273,17 +275,13 @@ class Checkpoints(TrainerCallback):
         resumed: the checkpoint that the run goes on from. None: the run starts anew.
     """
 
-    requested = 0  # the number of the signal
-    since = 0.0  # seconds of the clock when it came
-    updates = 0
-    saved = 0  # updates in the newest checkpoint
-
-    def __init__(
-        self, marker: Mapping[str, Any], monitor: Monitor, *, resumed: Path | None
-    ) -> None:
-        self.marker = marker
-        self.monitor = monitor
-        self.resumed = resumed
+    marker: Mapping[str, Any]
+    monitor: Monitor
+    resumed: Path | None
+    requested: int = 0  # the number of the signal
+    since: float = 0.0  # seconds of the clock when it came
+    updates: int = 0
+    saved: int = 0  # updates in the newest checkpoint
 
     @contextmanager
     def listening(self, processes: int) -> Iterator[None]:
