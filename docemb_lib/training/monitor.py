@@ -1,7 +1,7 @@
 """Monitoring of a training: mean losses, speed, signs of collapse, and the validation loss."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,24 +26,26 @@ COLLAPSED = 1 / 20
 
 
 class Means:
-    """Means over documents of named losses and of the norm of embeddings, and their spread.
+    """Means over documents of a loss, its parts and the norm of embeddings, and their spread.
 
-    The sums stay on the device.
+    The sums stay on the device. `parts` are the names of the loss' parts; `dim` is D.
     """
 
-    def __init__(self, names: Sequence[str], *, dim: int, device: torch.device) -> None:
-        self.names = (*names, "norm")
+    def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
+        self.parts = parts
+        self.names = ("loss", *parts, "norm")
         # The number of documents, then a sum for each name.
         self.sums = torch.zeros(1 + len(self.names), dtype=torch.float64, device=device)
         # The sum of the embeddings' unit vectors.
         self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def add(self, losses: Iterable[Tensor], embeddings: Tensor) -> None:
-        """Add B documents: the mean of each loss, in the order of the names; embeddings: (B, D)."""
+    def add(self, output: ObjectiveOutput) -> None:
+        """Add B documents."""
+        embeddings = output.embeddings.double()  # (B, D)
         B = len(embeddings)
-        embeddings = embeddings.double()
-        means = torch.stack(list(losses)).double()
+        losses = [output.loss, *(output.parts[name] for name in self.parts)]
+        means = torch.stack(losses).double()
         norms = embeddings.norm(dim=1).sum()
         self.sums += torch.cat([means.new_full((1,), B), means * B, norms[None]])
         self.directions += F.normalize(embeddings, dim=1).sum(0)
@@ -62,14 +64,10 @@ class Means:
 
 
 class Monitor:
-    """The rows of a training's history: means and speed since the row before.
-
-    `parts` are the names of the loss' parts; `dim` is D.
-    """
+    """The rows of a training's history: means, see `Means`, and speed since the row before."""
 
     def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
-        self.parts = parts
-        self.means = Means(["loss", *parts], dim=dim, device=device)
+        self.means = Means(parts, dim=dim, device=device)
         self.start_clock()
 
     def start_clock(self) -> None:
@@ -81,8 +79,7 @@ class Monitor:
         """Add what was computed from so many tokens."""
         self.tokens += tokens
         self.documents += len(output.embeddings)
-        losses = [output.parts[name] for name in self.parts]
-        self.means.add([output.loss, *losses], output.embeddings)
+        self.means.add(output)
 
     def row(self) -> dict[str, float]:
         """The next row."""
@@ -208,7 +205,7 @@ def validate(
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
-    means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
+    means = Means(objective.parts, dim=objective.student.dim, device=device)
     # f(y), g(c), y and c of each pass: (B, P), (B, P), (B, D) and (B, T)
     compared: list[list[Tensor]] = []
     autocast = partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
@@ -217,7 +214,7 @@ def validate(
     # pass, has another size.
     for part in documents.passes(range(len(documents)), cut):
         output = part.learn(objective, device, autocast, _without_gradients)
-        means.add([output.loss, *output.parts.values()], output.embeddings)
+        means.add(output)
         if output.views is not None:
             f, g, c = output.views
             compared.append([f, g, output.embeddings, c])
