@@ -119,7 +119,7 @@ class PairBatch(NamedTuple):
 
     rows: list[int]  # the rows of the B documents
     parts: list[Part]
-    share: float  # of the update's batches
+    share: float = 1.0  # of the update's batches
 
     @property
     def tokens(self) -> int:
@@ -235,18 +235,28 @@ class PairedDocuments:
         return [self.pairs, self.seed, self.ids, self.lengths.tolist()]
 
     def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[PairBatch]:
-        """Yield the pairs of each batch of an update; a text beyond the budget is a part alone."""
+        """Yield the pairs of each batch of an update."""
         batches = consecutive_batches(rows, cut.batch_size)
         for batch in batches:
-            first, second = zip(*(self._draw(row, epoch) for row in batch), strict=True)
-            texts = [*first, *second]
-            parts = []
-            lengths = [cut.padded(text.shape[1]) for text in texts]
-            for places in token_batches(lengths, cut.budget):
-                ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
-                of_part = torch.from_numpy(np.concatenate(labels))
-                parts.append(Part(places, pack(ids), pack(masked), of_part))
-            yield PairBatch(batch, parts, share=1 / len(batches))
+            packed = self.pack(batch, epoch=epoch, budget=cut.budget, padded=cut.padded)
+            yield packed._replace(share=1 / len(batches))
+
+    def pack(
+        self, rows: Sequence[int], *, epoch: int, budget: int, padded: Callable[[int], int] = int
+    ) -> PairBatch:
+        """Draw the pairs of a batch in this epoch.
+
+        budget: tokens of a part, with padding; a longer text is a part alone. padded: see
+        `Student.padded`; the default is without padding.
+        """
+        first, second = zip(*(self._draw(row, epoch) for row in rows), strict=True)
+        texts = [*first, *second]
+        parts = []
+        for places in token_batches([padded(text.shape[1]) for text in texts], budget):
+            ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
+            of_part = torch.from_numpy(np.concatenate(labels))
+            parts.append(Part(places, pack(ids), pack(masked), of_part))
+        return PairBatch(list(rows), parts)
 
     def _draw(self, row: int, epoch: int) -> list[np.ndarray]:
         """Both texts of a pair, (3, T) each: ids with special tokens, masked ids, and labels."""

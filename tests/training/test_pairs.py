@@ -17,7 +17,6 @@ from docemb_lib.losses import InfoNCE
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.packed.packing import pack, token_batches
 from docemb_lib.training import pairs as module
-from docemb_lib.training.batches import Cut
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.pairs import (
     END,
@@ -156,9 +155,7 @@ def make(tokenizer, texts=DOCUMENTS, *, max_tokens=512, pairs="halves", seed=0):
 
 
 def pack_pairs(documents, rows, *, epoch=0, budget=10**6):
-    """The pairs of one batch."""
-    (batch,) = documents.passes(rows, Cut(len(rows), budget), epoch)
-    return batch
+    return documents.pack(rows, epoch=epoch, budget=budget)
 
 
 def texts_of(batch, *, masked=False):
