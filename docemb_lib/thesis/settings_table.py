@@ -38,8 +38,11 @@ SHOWN = {
         "pair_features",
     ),
 }
+# A head without a hidden layer is a logistic regression, which reads these alone.
+OF_REGRESSION = ("hidden", "pair_features")
 # Settings that the SimDE paper gives.
 OF_SIMDE = {
+    "corpus.documents",
     "student.model",
     "student.pooling",
     "training.batch_size",
@@ -112,12 +115,20 @@ def _settings_of(run: Run) -> dict[str, str]:
     """The values of `SHOWN`; None is the model's own, or means all."""
     profile = run.profile
     sections = {**dict(profile), "training": run.training, "head": profile.evaluation.head}
+    shown = dict(SHOWN)
+    if not run.trains:
+        del shown["training"]
+    if not profile.evaluation.head.hidden:
+        shown["head"] = OF_REGRESSION
     values = {}
-    for section, fields in SHOWN.items():
-        if section == "training" and not run.trains:
-            continue
+    for section, fields in shown.items():
         for field in fields:
             values[f"{section}.{field}"] = getattr(sections[section], field)
+    if run.self_supervised:
+        for field in ("max_tokens", "dropout"):
+            value = getattr(profile.simde, field)
+            if value is not None:
+                values[f"student.{field}"] = value
     for name in ("DM", "DBOW", "PV"):
         members = profile.contextual_teachers.members(name)
         described = " + ".join(member.described for member in members)
@@ -133,7 +144,14 @@ def _settings_of_paper(run: Run) -> dict[str, str]:
     name = "thesis-final" if run.is_final else "thesis"
     if run.self_supervised:
         name = "simde-long" if run.profile.student.max_tokens > 512 else "simde"
-    paper = _settings_of(Run(run.notebook, Profile.load(SHIPPED / "params" / f"{name}.yaml")))
+    paper = Run(run.notebook, Profile.load(SHIPPED / "params" / f"{name}.yaml"))
+    corpus = paper.profile.corpus
+    # No paper holds out documents for tasks, and that of SimDE none for validation.
+    documents = (corpus.documents or 0) - corpus.tasks
+    if run.self_supervised:
+        documents -= corpus.validation
+    given = {"corpus.documents": str(documents), "training.precision": "fp16"}
+    settings = {**_settings_of(paper), **given}
     if not run.self_supervised:
-        return {**paper, "training.precision": "fp16"}
-    return {name: paper[name] for name in OF_SIMDE}
+        return settings
+    return {name: settings[name] for name in OF_SIMDE}

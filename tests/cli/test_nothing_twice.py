@@ -69,7 +69,8 @@ def test_embed_takes_documents_of_what_adapt_has_embedded_and_reads_them_again_f
     assert sum(forwarded) == N
     done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
     assert sum(forwarded) == 2 * N
-    anew = Student.load("mine").embed([row["text"] for row in documents()], passages=256)
+    texts = [row["text"] for row in documents()]
+    anew = Student.load("mine").embed_documents(texts, passages=256)
     kept = pd.read_parquet("kept.parquet")
     np.testing.assert_allclose(np.load("kept.npy"), anew.embeddings, atol=2e-3)
     np.testing.assert_allclose(np.stack(kept["embedding"]), anew.embeddings, atol=2e-3)
