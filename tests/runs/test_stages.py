@@ -125,12 +125,12 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
 
 
 def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
-    run = make()
-    lsa = run.teachers.contextual("LSA")
-    rows = run.teachers.embeddings(lsa, "train", 9)
-    np.testing.assert_allclose(rows, lsa.embed(run.corpus.texts("train", 9)))
+    teachers = make().teachers
+    lsa = teachers.contextual("LSA")
+    expected = lsa.embed(teachers.corpus.texts("train", 9))
+    np.testing.assert_allclose(teachers.embeddings(lsa, "train", 9), expected)
     monkeypatch.setattr("docemb_lib.runs.models.MAX_LSA_DOCUMENTS", 15)
-    assert [*contextual_models(make().teachers)] == [Kind.DM, Kind.DBOW, Kind.PV]
+    assert [*contextual_models(teachers)] == [Kind.DM, Kind.DBOW, Kind.PV]
 
 
 @pytest.fixture

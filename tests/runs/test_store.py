@@ -183,16 +183,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
 
 
 def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
-    def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        command = ["git", "-C", str(tmp_path), *identity, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     assert revision(tmp_path) is None
-    git("init", "--quiet")
     (tmp_path / "file").write_text("one")
-    git("add", ".")
-    git("commit", "--quiet", "-m", "one")
-    assert revision(tmp_path) == git("rev-parse", "--short", "HEAD")
+    for command in (["init"], ["add", "."], ["commit", "-m", "one"]):
+        subprocess.run([*git, *command], capture_output=True, check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    assert revision(tmp_path) == commit
     (tmp_path / "file").write_text("two")
-    assert revision(tmp_path) == git("rev-parse", "--short", "HEAD") + "+"
+    assert revision(tmp_path) == f"{commit}+"
