@@ -327,7 +327,7 @@ for examples in (50, 100, 500, 2000):
 
 # %%
 from docemb_lib.evaluation.uncertainty import holm
-from docemb_lib.thesis.claims import check_order
+from docemb_lib.thesis.claims import verdict
 
 
 def decide(differences, p):
@@ -340,11 +340,9 @@ def decide(differences, p):
 
 cases = [([0.02, 0.01], [0.01, 0.02]), ([0.02, 0.01], [0.01, 0.30]), ([0.02, -0.01], [0.01, 0.02])]
 for differences, p in cases:
-    verdict = decide(np.array(differences), np.array(p))
-    models = {"ahead": "A", "behind": "B", "where": "package"}
-    frame = pd.DataFrame({"difference": differences, "p": p, **models})
-    assert verdict == check_order(frame).verdict
-    print(differences, p, verdict)
+    decision = decide(np.array(differences), np.array(p))
+    assert decision == verdict(np.array(differences), np.array(p))
+    print(differences, p, decision)
 
 # %% [markdown]
 # ## Conclusion

@@ -302,8 +302,25 @@ run.save_figure(ax, "runs", runs)
 # In the thesis larger vectors are better, DBOW and DM are close, and both side by side are better than either.
 
 # %%
-claims = thesis.tested(thesis.claims_of_figures(run), profile)
-figures.table(claims, section=thesis.CLAIMS)
+figure = thesis.in_figure(run, "figure 4.5")
+sizes = [[{"vector_size": size}] for size in (1024, 768, 100)]
+stem, lowercase, as_they_are = ([{"preprocess": name}] for name in ("stem", "lowercase", "none"))
+compounds = [{"kind": "DM+DBOW"}]
+claims = [
+    thesis.better(figure, "Larger vectors are better on average.", *sizes, of="mean"),
+    thesis.better(
+        figure, "A small min_count is.", [{"min_count": 2}], [{"min_count": "10%"}], of="mean"
+    ),
+    thesis.better(figure, "Lower case is better than none.", lowercase, as_they_are, of="mean"),
+    thesis.better(figure, "Stems are better than whole words.", stem, as_they_are, of="mean"),
+    thesis.better(
+        figure,
+        "Each compound is better than each single model.",
+        compounds,
+        [{"kind": "DM"}, {"kind": "DBOW"}],
+    ),
+]
+figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Conclusion

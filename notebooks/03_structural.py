@@ -445,8 +445,42 @@ if plain.loc[plain["own"], "group"].nunique() > 1:
     run.save_figure(ax, "plain-losses", plain)
 
 # %%
-claims = thesis.tested(thesis.claims_of_figures(run), profile)
-figures.table(claims, section=thesis.CLAIMS)
+figure = thesis.in_figure(run, "figure 4.3")
+plain = thesis.in_figure(run, "figure 4.2")
+start = ["Longformer", "SBERT"]
+
+
+def margins(distance, *gammas):
+    return [f"max-margin;{distance};γ={gamma}" for gamma in gammas]
+
+
+claims = [
+    thesis.better(figure, "Cosine is better than MSE and the start.", ["cosine"], ["MSE", *start]),
+    thesis.better(
+        figure,
+        "Max-margin MSE is better than MSE, but for γ 1.5.",
+        margins("MSE", 0.1, 0.5, 1.0),
+        ["MSE"],
+        margins("MSE", 1.5),
+    ),
+    thesis.better(
+        figure,
+        "Only with γ 1 it is better than Longformer and SBERT.",
+        margins("MSE", 1.0),
+        start,
+        margins("MSE", 0.1, 0.5, 1.5),
+    ),
+    thesis.better(
+        figure,
+        "Of those with cosines only max-margin with γ .5 is better than cosine.",
+        margins("cosine", 0.5),
+        ["cosine"],
+        [*margins("cosine", 0.1, 1.0, 1.5), "contrastive"],
+    ),
+    thesis.better(plain, "MSE is worse than Longformer.", ["Longformer"], ["MSE"]),
+    thesis.better(plain, "SBERT is better than both.", ["SBERT"], ["Longformer", "MSE"]),
+]
+figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Conclusion

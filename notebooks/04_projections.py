@@ -493,8 +493,36 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
 # and bottlenecks harmful, and a small contextual projection or none is best without a structural loss (4.5.2).
 
 # %%
-claims = thesis.tested(thesis.claims_of_figures(run), profile)
-figures.table(claims, section=thesis.CLAIMS)
+alone, cosine, margin = (thesis.in_figure(run, f"figure 4.{number}") for number in (7, 8, 9))
+of_cosine, of_margin = "only-structural;cosine", "only-structural;mm-MSE"
+best = "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"
+of_dm, of_dbow, of_pv = ([{"contextual_teacher": name}] for name in ("DM", "DBOW", "PV"))
+large = [{"student_projection": f"768(ReLU)x4096(ReLU)x{width}"} for width in (1024, 2048)]
+claims = [
+    thesis.better(
+        alone,
+        "The structural loss alone is better than any contextual loss alone.",
+        [of_cosine],
+        thesis.others(alone, of_cosine),
+    ),
+    thesis.better(
+        alone, "DM is better than DBOW, and DBOW than PV, by the best.", of_dm, of_dbow, of_pv, of="best"
+    ),
+    thesis.better(alone, "PV itself is better than SBERT.", ["PV;2048d"], ["SBERT"]),
+    thesis.better(cosine, "Beside cosine PV helps.", [best], [of_cosine]),
+    thesis.better(
+        cosine, "Beside cosine large student projections are best.",
+        large,
+        thesis.others(cosine, *large), of="best"
+    ),
+    thesis.better(
+        margin,
+        "Beside max-margin MSE every contextual loss hurts.",
+        [of_margin],
+        thesis.others(margin, of_margin),
+    ),
+]
+figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## The spaces

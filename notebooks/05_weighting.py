@@ -347,8 +347,32 @@ trustworthy."""
 figures.table(thesis.over_recorded_seeds(run).set_index("task"), section=section, digits=4)
 
 # %%
-claims = thesis.tested(thesis.claims_of_figures(run), profile)
-figures.table(claims, section=thesis.CLAIMS)
+cosine, margin, four = (thesis.in_figure(run, f"figure 4.{number}") for number in (10, 11, 12))
+baselines = ["Longformer", "SBERT", "PV;2048d"]
+lams = (0.2, 0.5, 0.8, 0.95)
+masked, unmasked = ([f"{mask};λ={lam}" for lam in lams] for mask in (384, None))
+best_of_cosine = ["masked-cosine;λ=0.5", "cosine;no-weighting"]
+alone = "only-structural;mm-MSE"
+every = [*masked, *unmasked, "no-weighting"]
+claims = [
+    thesis.better(cosine, "Beside cosine every weighting is better than a teacher.", every, baselines),
+    thesis.better(
+        cosine, "The mask helps cosine at λ .5.", ["384;λ=0.5"], ["None;λ=0.5"]
+    ),
+    *(
+        thesis.better(margin, f"The mask hurts max-margin at λ {lam}.", [f"None;λ={lam}"], [f"384;λ={lam}"])
+        for lam in lams
+    ),
+    thesis.better(margin, "With the mask, the larger λ, the worse.", *([name] for name in masked)),
+    thesis.better(margin, "λ .5 is better than the plain sum.", ["None;λ=0.5"], ["no-weighting"]),
+    thesis.better(
+        margin, "Any weighting of max-margin is worse than none.", [alone], thesis.others(margin, alone)
+    ),
+    thesis.better(
+        four, "Max-margin's best are ahead of cosine's.", [alone, "mm-MSE;λ=0.5"], best_of_cosine
+    ),
+]
+figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Conclusion

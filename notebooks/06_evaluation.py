@@ -416,8 +416,33 @@ if len(best):
     run.save_figure(ax, "best-of-chapter-4", best)
 
 # %%
-claims = thesis.tested(thesis.claims_of_run(run, finals), profile)
-figures.table(claims, section=thesis.CLAIMS)
+students = ["only-MSE", "MSE-contextual", "cosine-masked"]
+others = ["PV", "DM", "Longformer"]
+best, *behind = students
+claims = []
+for name in ("1k", "10k"):
+    table = thesis.in_table(run, finals, round_=name)
+    says = f"With {name} examples each student is ahead of each baseline."
+    claims.append(thesis.better(table, says, students, [*others, "SBERT"]))
+table = thesis.in_table(run, finals)
+says = "With all examples SBERT is ahead of the students, and these of all others."
+claims.append(thesis.better(table, says, ["SBERT"], students, others))
+says = "Only-MSE is first of the students, MSE-contextual second."
+claims.append(thesis.better(table, says, *([student] for student in students)))
+for task, model in (("imdb", "Longformer"), ("arxiv", "PV")):
+    of_task = thesis.in_table(run, finals, task=task)
+    rest = [name for name in (*students, *others, "SBERT") if name != model]
+    claims.append(thesis.better(of_task, f"On {task} {model} is best.", [model], rest))
+by_map, by_mrr = (thesis.in_table(run, finals, metric=metric) for metric in ("map", "mrr"))
+says = "By MAP only-MSE is first and SBERT second."
+claims.append(thesis.better(by_map, says, [best], ["SBERT"], [*behind, *others]))
+says = "By MRR cosine-masked is first."
+rest = [best, "MSE-contextual", "SBERT", *others]
+claims.append(thesis.better(by_mrr, says, ["cosine-masked"], rest))
+for name, table in (("MAP", by_map), ("MRR", by_mrr)):
+    says = f"By {name} all students are ahead of Paragraph Vectors and Longformer."
+    claims.append(thesis.better(table, says, students, others))
+figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Conclusion

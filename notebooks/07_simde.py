@@ -511,9 +511,16 @@ Scores on common tasks, which `evaluation.tasks` may name. The paper trains BERT
 figures.table(thesis.beside_paper(final.scores), names, section=section)
 
 # %%
-section = """The paper's claims, on its Table 2 and on recorded students. A student that reads more
+section = """The paper's claims, on its Table 2 and on this run's models. A student that reads more
 than 512 tokens stands for the paper's Longformer, the others for its BERT:"""
-figures.table(thesis.claims_of_paper(run, final, few), section=section)
+claims = []
+for name in ("all", "few-shot"):
+    table = thesis.in_paper(run, final, round_=name)
+    says = f"From BERT, SimDE is better than SimCSE ({name} examples)."
+    claims.append(thesis.better(table, says, ["SimDE_bert"], ["SimCSE"]))
+    says = f"From Longformer, it is better than Longformer ({name} examples)."
+    claims.append(thesis.better(table, says, ["SimDE_long"], ["Longformer"]))
+figures.table(thesis.claim_table(claims), section=section)
 
 # %% [markdown]
 # ## Conclusion

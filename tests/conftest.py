@@ -74,13 +74,6 @@ def workspace_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def workspace(workspace_root: Path):
-    from docemb_lib.workspace import Workspace
-
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
 def small(workspace_root: Path):
     from docemb_lib.settings.profile import Profile
 

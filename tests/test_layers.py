@@ -12,7 +12,6 @@ LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
     "base",
     "settings",
-    "workspace",
     "outputs_apart",
     "corpus",
     "packed",
@@ -22,7 +21,6 @@ LAYERS = [
     "training",
     "evaluation",
     "runs",
-    "sweeps",
     "thesis",
     "figures",
     "views",
@@ -79,12 +77,12 @@ def test_no_module_imports_itself_by_way_of_others_not_even_for_types():
     assert graph.number_of_edges() > 200
 
 
-def test_only_sweeps_know_papermill():
+def test_only_runs_know_papermill():
     users = set()
     for path in LIBRARY.rglob("*.py"):
         if "import papermill" in path.read_text():
             users.add(path.relative_to(LIBRARY).parts[0])
-    assert users == {"sweeps"}
+    assert users == {"runs"}
 
 
 def test_importing_loads_no_torch_and_the_command_line_nothing_that_takes_long():
@@ -92,7 +90,7 @@ def test_importing_loads_no_torch_and_the_command_line_nothing_that_takes_long()
 import sys, docemb_lib.cli.__main__
 print(sorted({"numpy", "pandas", "scipy", "torch"} & set(sys.modules)))
 import docemb_lib.runs.plan, docemb_lib.runs.sweep
-from docemb_lib import Profile, Workspace, grid, records, sweep
+from docemb_lib import Profile, Run, grid, records, sweep
 grid("structural")
 print(sorted({"torch", "dask", "distributed"} & set(sys.modules)))
 """

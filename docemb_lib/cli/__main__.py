@@ -183,8 +183,9 @@ def embed(
             embeddings = embed_documents(Path(resolve(model)), texts, scratch=folder)
         else:
             student = Student.load(model)
-            devices = devices_at_hand()
-            embeddings, of_documents = student.embed(texts, devices=devices, passages=passages)
+            embeddings, of_documents = student.embed_documents(
+                texts, devices=devices_at_hand(), passages=passages
+            )
         written = folder / out.name
         if out.suffix == ".npy":
             np.save(written, embeddings)

@@ -44,7 +44,7 @@ def report(planned: Sequence[Run]) -> Report:
     The students of these evaluations get their links again.
     """
     final = _final_records(planned)
-    paths = [("executed notebooks and figures", "outputs/runs")]
+    paths = [("runs", "outputs/runs")]
     students = [link_student(run, record) for run, record in final.items()]
     paths += [("student", student) for student in students if student]
     if not final:

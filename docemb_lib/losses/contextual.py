@@ -9,14 +9,15 @@ teacher reads whole documents.
 B: documents of a batch; P: width of a projected view.
 """
 
-from typing import Literal, cast, get_args
+import re
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.structural import MSE, Cosine, Described
+from docemb_lib.losses.structural import MSE, Cosine, Described, of_settings
 from docemb_lib.settings.projections import (
     ACTIVATIONS,
     DROPOUT,
@@ -24,6 +25,7 @@ from docemb_lib.settings.projections import (
     parse_projection,
     projection_widths,
 )
+from docemb_lib.settings.sections import CONTEXTUAL_LOSSES, NUMBERED_CCA
 
 Reduction = Literal["mean", "sum"]
 Form = Literal["correlation", "covariance"]
@@ -346,6 +348,9 @@ def _whitening(X: Tensor, ridge: float) -> Tensor:
     return Vh.T * torch.where(variances > _SMALLEST_VARIANCE, variances.rsqrt(), 0)
 
 
+CLASSES = {kind.__name__: kind for kind in (SoftCCA, MSE, Cosine, InfoNCE, CCA)}
+
+
 def contextual_loss(
     name: str,
     dim: int,
@@ -358,27 +363,24 @@ def contextual_loss(
 ) -> nn.Module:
     """Make the loss that the parameter `contextual_loss` names, for views of width `dim`.
 
-    name: `soft-cca`, or `soft-cca:covariance` and `soft-cca:correlation` for a form of its own;
-    `mse`, which is SoftCCA's distance alone; `cosine`; `infonce`, with a temperature of 0.05;
-    `cca`, which sums all canonical correlations; or `cca:10`, which sums the first ten. delta,
-    beta, reduction, form: of soft-cca; delta is that of the mean, the sum takes delta / (P^2 - P).
-    ridge: of cca. Raises InputError for another name.
+    name: of `CONTEXTUAL_LOSSES`; `mse` is SoftCCA's distance alone, `cca` sums all canonical
+    correlations, and `cca:10` the first ten. delta, beta, reduction, form: of soft-cca; delta is
+    that of the mean, the sum takes delta / (P^2 - P). ridge: of cca. Raises InputError for another
+    name.
     """
-    match name.split(":"):
-        case ["mse"]:
-            return MSE()
-        case ["cosine"]:
-            return Cosine()
-        case ["infonce"]:
-            return InfoNCE()
-        case ["cca"]:
-            return CCA(None, ridge)
-        case ["cca", components] if components.isdecimal():
-            return CCA(int(components), ridge)
-        case ["soft-cca"] | ["soft-cca", "correlation" | "covariance"]:
-            if reduction == "sum" and delta != BALANCE:
-                delta = float(delta) / max(dim * dim - dim, 1)
-            of_its_own = name.partition(":")[2]
-            return SoftCCA(dim, delta, beta, reduction, cast(Form, of_its_own or form))
-    known = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10"
-    raise InputError(f"contextual_loss must be one of {known}, got {name!r}")
+    if name not in CONTEXTUAL_LOSSES and not re.fullmatch(NUMBERED_CCA, name):
+        known = ", ".join(CONTEXTUAL_LOSSES)
+        raise InputError(f"contextual_loss must be one of {known}, got {name!r}")
+    kind, _, variant = name.partition(":")
+    if reduction == "sum" and delta != BALANCE:
+        delta = float(delta) / max(dim * dim - dim, 1)
+    return of_settings(
+        CLASSES[CONTEXTUAL_LOSSES[kind]],
+        dim=dim,
+        delta=delta,
+        beta=beta,
+        reduction=reduction,
+        form=variant or form,
+        ridge=ridge,
+        components=int(variant) if variant.isdecimal() else None,
+    )

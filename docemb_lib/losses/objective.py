@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.contextual import Projection, SoftCCA, full_precision
+from docemb_lib.losses.contextual import Projection, full_precision
 from docemb_lib.losses.structural import Described
 from docemb_lib.settings.projections import check_widths
 
@@ -115,12 +115,11 @@ class Teaching(Described):
     def parts(self) -> list[str]:
         """The names of what the history shows of this teacher: the loss, then its parts.
 
-        The parts are `l2` and `sdl` of SoftCCA (see `SoftCCA.parts`); those of a further teacher
-        begin with the teacher's name: `topics.l2`.
+        The parts of SoftCCA are `l2` and `sdl`; those of a further teacher begin with the teacher's
+        name: `topics.l2`.
         """
         start = "" if self.name == self.role else f"{self.name}."
-        parts = self.loss.parts if isinstance(self.loss, SoftCCA) else ()
-        return [self.name, *(f"{start}{part}" for part in parts)]
+        return [self.name, *(f"{start}{part}" for part in parts_of(self.loss))]
 
     def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
         """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
@@ -128,9 +127,14 @@ class Teaching(Described):
 
     def losses(self, *group: Tensor) -> Tensor:
         """Compute the losses of a group of views, and the K parts of each, (b, 1 + K)."""
-        if isinstance(self.loss, SoftCCA):
+        if parts_of(self.loss):
             return self.loss(*group, with_parts=True)
         return self.loss(*group)[:, None]
+
+
+def parts_of(loss: nn.Module) -> Sequence[str]:
+    """Return the names of the parts that a loss gives for `with_parts=True`; most have none."""
+    return getattr(loss, "parts", ())
 
 
 class ObjectiveOutput(NamedTuple):
@@ -141,8 +145,9 @@ class ObjectiveOutput(NamedTuple):
     # Then what the losses are made of: see `Teaching.parts`.
     parts: dict[str, Tensor]
     embeddings: Tensor  # (B, D), the student's, without gradient
-    # (B, P) each, without gradient, of the first contextual teacher; None: there is none.
-    views: tuple[Tensor, Tensor] | None
+    # f(y) and g(c), (B, P) both, and c, (B, T), of the first contextual teacher, without gradient;
+    # None: there is none.
+    views: tuple[Tensor, Tensor, Tensor] | None
 
 
 class Objective(Described):
@@ -211,14 +216,13 @@ class Objective(Described):
             contextual_views = None
             for teaching in self.teachings:
                 # f(y) and g(t), (B, P) both, before they are cut into groups.
-                student, teacher = teaching.views(
-                    embeddings, teachers[teaching.name].to(embeddings)
-                )
+                target = teachers[teaching.name].to(embeddings)  # t or c, (B, T)
+                student, teacher = teaching.views(embeddings, target)
                 arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
                 if teaching.role == "structural":
                     arguments.append(keep)
                 elif contextual_views is None:
-                    contextual_views = (student.detach(), teacher.detach())
+                    contextual_views = (student.detach(), teacher.detach(), target)
                 groups = zip(*arguments, strict=True)  # (b, P), (b, P) and maybe (b,) each
                 # The order counts: in training each group advances the running statistics of a
                 # loss.

@@ -8,6 +8,7 @@ B: documents of a batch; D: width of an embedding; y: the student's embeddings; 
 """
 
 from abc import ABC, abstractmethod
+from inspect import signature
 from typing import Literal, get_args
 
 import torch
@@ -163,6 +164,15 @@ def unit(vectors: Tensor) -> Tensor:
     return F.normalize(vectors, dim=1, eps=1e-8)
 
 
+STRUCTURAL = {"mse": MSE, "cosine": Cosine, "max-margin": MaxMargin, "contrastive": Contrastive}
+
+
+def of_settings(kind: type[nn.Module], **settings: object) -> nn.Module:
+    """Make a loss with those of the settings that its class has."""
+    names = signature(kind).parameters.keys() & settings
+    return kind(**{name: settings[name] for name in names})
+
+
 def structural_loss(
     name: str, *, distance: Distance = "mse", gamma: float = 1.0, temperature: float | None = None
 ) -> nn.Module:
@@ -171,20 +181,12 @@ def structural_loss(
     distance and gamma belong to max-margin, temperature to contrastive. Raises InputError for an
     unknown name and for a class that is missing or no `StructuralLoss`.
     """
-    if name == "mse":
-        return MSE()
-    if name == "cosine":
-        return Cosine()
-    if name == "max-margin":
-        return MaxMargin(distance, gamma)
-    if name == "contrastive":
-        return Contrastive(temperature)
-
+    if name in STRUCTURAL:
+        settings = {"distance": distance, "gamma": gamma, "temperature": temperature}
+        return of_settings(STRUCTURAL[name], **settings)
     if ":" not in name:
-        raise InputError(
-            "structural_loss must be one of mse, cosine, max-margin, contrastive or None, got "
-            f"{name!r}"
-        )
+        known = ", ".join(STRUCTURAL)
+        raise InputError(f"structural_loss must be one of {known} or None, got {name!r}")
     try:
         kind = load_class(name)
     except InputError as error:

@@ -2,7 +2,7 @@
 
 A parameter is checked in three steps. `settings.profile.check_names` asks whether the notebook
 takes it, `settings.parameters.Parameters` whether its value is allowed, and this module whether it
-fits the other parameters, the teachers, the encoder and the corpus. `Stages.checks` lists all
+fits the other parameters, the teachers, the encoder and the corpus. `Run.checks` lists all
 checks of a run, also those of files, tasks and the hub.
 """
 

@@ -122,13 +122,14 @@ def execute(run: RunFolder, *, report: Report = lambda line: None, wait: bool = 
     with locked(run.folder, wait=wait):
         if run.is_done:
             return False
+        key = run.key  # now: files may change while the run lasts
         shutil.rmtree(run.partial, ignore_errors=True)
         run.partial.mkdir()
         try:
             with _told_to_kernels(run):
                 parameters = {"profile": run.profile.source, **run.parameters}
                 execute_notebook(run.source, run.partial / NOTEBOOK, parameters, report)
-            _check_record(run)
+            _check_record(run, key)
         except Exception as error:
             raise _failure(run, error) from None
         except BaseException:  # an interrupt is no failure; artefacts stay for the next execution
@@ -182,10 +183,10 @@ def _failure(run: RunFolder, error: Exception) -> Exception:
     return kind(record_failure(run, reason, trace))
 
 
-def _check_record(run: RunFolder) -> None:
-    """Raise RunError unless the notebook has left the record of the run."""
+def _check_record(run: RunFolder, key: str) -> None:
+    """Raise RunError unless the notebook has left the record of the run with this key."""
     record = records.read(run.partial)
-    if record is None or record.key != run.key:
+    if record is None or record.key != key:
         ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
         raise RunError(f"{ended}, and check that the kernel {NAME} belongs to this environment")
 

@@ -101,22 +101,6 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[NotebookPa
     return load_grid(name, profile if isinstance(profile, Profile) else Profile.load(profile)).runs
 
 
-def grid_place(key: RunIdentity) -> str:
-    """The place of a run in a grid of `params/grids/`, as `structural, run 3 of 11`, or "".
-
-    The grids are scaled to the profile of the run.
-    """
-    for name in _grid_files():
-        with suppress(InputError):  # of a grid whose runs do not fit this profile
-            grid = load_grid(name, key.profile)
-            if grid.notebook != key.notebook:
-                continue
-            cells = [RunIdentity.bare(key.notebook, key.profile, **run).cell for run in grid.runs]
-            if key.cell in cells:
-                return f"{name}, run {cells.index(key.cell) + 1} of {len(cells)}"
-    return ""
-
-
 def names_in_grids(key: RunIdentity, *grids: str) -> list[str]:
     """The names that the thesis gives a run in `grids` (none given: all in `params/grids/`).
 

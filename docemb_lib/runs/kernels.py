@@ -1,8 +1,8 @@
 """The kernels of executed notebooks.
 
 Each kernel is a new process with IPC sockets in a folder of its own, because kernels that start at
-the same time race for TCP ports. It ends with the process that started it. On an interrupt its
-training writes a checkpoint first.
+the same time race for TCP ports. It ends with the process that started it. Where papermill is
+interrupted, as by Ctrl-C, it interrupts the kernel, whose training then writes a checkpoint.
 """
 
 import io

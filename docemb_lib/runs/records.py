@@ -12,17 +12,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
 
 from docemb_lib.base.files import write_text
+from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.store import PARTIAL, VERSION, outputs
 from docemb_lib.settings.files import find_root
 from docemb_lib.settings.notebooks import REGISTRY
-
-if TYPE_CHECKING:
-    from docemb_lib.runs.execution import RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +64,7 @@ class Record:
     folder: Path = Path()  # where it was read; not in the file
 
     @classmethod
-    def of(cls, run: RunFolder, **result: Any) -> Self:
+    def of(cls, run: RunIdentity, **result: Any) -> Self:
         """The record of a run; `result` are the fields from `status` on."""
         return cls(
             run.notebook,
@@ -132,7 +130,7 @@ def all_records(notebook: str | None = None) -> list[Record]:
     for name in [notebook] if notebook else REGISTRY:
         for file in (outputs() / "runs").glob(f"{name}/*/{RECORD}"):
             folder = file.parent
-            if folder != executed and _is_not_shown(folder, executed):
+            if _is_not_shown(folder, executed):
                 continue
             record = read(folder)
             if record is not None:
@@ -148,8 +146,10 @@ def filled_here() -> Path | None:
 
 def _is_not_shown(folder: Path, executed: Path | None) -> bool:
     """Whether a folder holds no record of a run, or one that the `executed` folder replaces."""
+    if folder.name.startswith(COMPARISON):  # of a run whose record is there
+        return True
     partial = folder.with_name(folder.name + PARTIAL)
-    return folder.name.startswith(COMPARISON) or folder.suffix == PARTIAL or partial == executed
+    return folder != executed and (folder.suffix == PARTIAL or partial == executed)
 
 
 def frame(notebook: str | None = None, *, failed: bool = False) -> pd.DataFrame:
@@ -183,7 +183,7 @@ def row_of(record: Record, *, with_error: bool) -> dict[str, object]:
     return row
 
 
-def comparable(run: RunFolder) -> list[Record]:
+def comparable(run: RunIdentity) -> list[Record]:
     """The finished runs of the run's notebook in its setting; the newest comes first."""
     newest_first = reversed(all_records(run.notebook))
     return [r for r in newest_first if r.status == "done" and r.setting == run.setting]

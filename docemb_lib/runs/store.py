@@ -93,7 +93,7 @@ def cached(
         return folder
     with locked(folder, wait=wait):
         if not is_whole(folder):  # another process may have built it meanwhile
-            _build(folder, inputs, build, resumable=resumable)
+            _build(folder, kind, inputs, build, resumable=resumable)
     return folder
 
 
@@ -132,7 +132,7 @@ def _state(folder: Path) -> tuple[Path, int, int]:
     return folder, stat.st_ino, stat.st_mtime_ns
 
 
-def _build(folder: Path, inputs: Inputs, build: Build, *, resumable: bool) -> None:
+def _build(folder: Path, kind: str, inputs: Inputs, build: Build, *, resumable: bool) -> None:
     """Build a folder beside itself and rename it. This process holds its lock."""
     partial = folder.with_name(folder.name + PARTIAL)
     if not resumable:
@@ -154,8 +154,8 @@ def _build(folder: Path, inputs: Inputs, build: Build, *, resumable: bool) -> No
                 f"{folder.parent}: the disk is full; make room and give the same command again"
             ) from error
         if type(error) is KeyboardInterrupt:  # not Stopped, which says more
-            kind = folder.parent.name.replace("-", " ")
-            raise stopped(f"stopped while building {kind}") from None
+            name = kind.partition("/")[0].replace("-", " ")
+            raise stopped(f"stopped while building {name}") from None
         raise
     publish(partial, folder)
     _opened.add(_state(folder))

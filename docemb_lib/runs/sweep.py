@@ -225,9 +225,10 @@ def _distribute(
         place_of = dict(zip(futures, places, strict=True))
         places = []
         try:
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 run = numbered[place_of[future]]
                 outcome = _outcome(future, run)
+                future.release()  # a result that its worker loses would be computed again
                 if outcome.error:
                     failed[run] = outcome.error
                 if outcome.said:

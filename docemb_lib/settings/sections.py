@@ -30,17 +30,18 @@ SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
 STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
 USER_CLASS = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"  # the import path of a class, module:Class
-# soft-cca:covariance has that form whatever training.sdl says.
-CONTEXTUAL_LOSSES = (
-    "soft-cca",
-    "soft-cca:correlation",
-    "soft-cca:covariance",
-    "mse",
-    "cosine",
-    "infonce",
-    "cca",
-    "cca:10",
-)
+# The class of `docemb_lib.losses` for each name. soft-cca:covariance has that form whatever
+# training.sdl says.
+CONTEXTUAL_LOSSES = {
+    "soft-cca": "SoftCCA",
+    "soft-cca:correlation": "SoftCCA",
+    "soft-cca:covariance": "SoftCCA",
+    "mse": "MSE",
+    "cosine": "Cosine",
+    "infonce": "InfoNCE",
+    "cca": "CCA",
+    "cca:10": "CCA",
+}
 NUMBERED_CCA = "cca:[1-9][0-9]{0,4}"  # cca:10 stands for the first ten canonical correlations
 Value = TypeVar("Value")
 SplitName = Literal["train", "validation", "test"]

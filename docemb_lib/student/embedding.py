@@ -1,34 +1,29 @@
-"""Many documents through an encoder, on one device or several, in constant memory."""
+"""Many documents through an encoder, on one device or several."""
 
 from __future__ import annotations
 
 import copy
 import os
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import (
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Set,
-    Sized,
-)
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from tqdm import tqdm
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import MOST_THREADS, side_by_side, uses_bf16
+from docemb_lib.base.progress import progress
+from docemb_lib.base.tokenizing import batched
 from docemb_lib.packed.packing import PackedBatch, pack, token_batches
 
-CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
+CHUNK = 512  # documents tokenised, sorted and embedded at a time
+BLOCK = 64 * CHUNK  # documents whose embeddings are in memory at a time on their way to a file
 # Tokens of a batch. A CPU has full speed with fewer; activations of a base model: some hundred MB.
 CPU_BATCH_TOKENS = 2**12
 # A GPU then computes longer than launching its kernels takes; activations: some GB.
@@ -36,92 +31,67 @@ GPU_BATCH_TOKENS = 2**16
 # Tokens after which a GPU's encoder is compiled. Embedding so many takes an H100 about as long as
 # compiling does, so that few documents never wait for it.
 COMPILED_AFTER = 2**25
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Tokens = Sequence[Sequence[int] | np.ndarray]  # the token ids of each document
+Devices = Sequence[str | torch.device] | None  # None: the encoder's own
 
 
-class Encoder(Protocol):
-    """A torch module that turns packed documents into embeddings; `Student` is one."""
-
-    training: bool
+class Encoder(nn.Module, ABC):
+    """Turns B packed documents into embeddings, (B, D); `Student` does."""
 
     @property
+    @abstractmethod
     def device(self) -> torch.device: ...
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """D, the width of an embedding."""
 
-    def padded(self, tokens: int) -> int:
-        """The tokens that a document of so many takes in a batch."""
+    @abstractmethod
+    def padded(self, length: int) -> int:
+        """Return the tokens that the forward pass computes for a document of `length` tokens."""
 
-    def __call__(self, batch: PackedBatch) -> Tensor:
-        """The embeddings of B packed documents, (B, D)."""
-
+    @abstractmethod
     def compile_if_possible(self, run: Callable[[], object]) -> None:
         """Compile the encoder, unless a first pass, `run`, fails then."""
 
-    def eval(self) -> object: ...
-    def train(self, mode: bool = True) -> object: ...
-    def to(self, device: str | torch.device) -> Self: ...
 
-
-def checked(texts: Iterable[str]) -> Iterable[str]:
-    """The texts; raises InputError for what is no collection of strings, naming the item.
-
-    What has a length is checked as a whole, an iterator while it is read.
-    """
+def checked(texts: Iterable[str]) -> list[str]:
+    """Return the texts. Raises InputError for what is no collection of strings, naming the item."""
     # Of a mapping or a table, the names would be embedded.
     is_other = isinstance(texts, str | bytes | Mapping | Set) or hasattr(texts, "columns")
     if is_other or not isinstance(texts, Iterable):
         problem = f"this is a {type(texts).__name__} and no sequence of documents"
         raise InputError(f"texts: {problem}; give a list of strings")
-    if not isinstance(texts, Sized):
-        return _checked_items(texts)
-    for _ in _checked_items(texts):
-        pass
-    return texts
-
-
-def _checked_items(texts: Iterable[object]) -> Iterator[str]:
+    texts = list(texts)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             problem = f"item {number} is the {type(text).__name__} {text!r:.40}"
             raise InputError(f"texts: {problem} and no string; mend or leave it out")
-        yield text
+    return texts
 
 
-def check_npy(path: Path) -> None:
-    """Raise InputError unless a path is that of a .npy file to write."""
-    if path.suffix != ".npy":
-        raise InputError(f"out: {path} is no .npy file; name one")
-    if path.is_dir():
-        raise InputError(f"out: {path} is a folder; name a file")
-
-
-def one_ahead(
-    function: Callable[[Item], Result], items: Iterable[Item]
-) -> Generator[Result, None, None]:
-    """Apply `function` to each item in order, one item ahead of the caller, in a thread.
-
-    The items are taken in the caller's thread: a database cursor must not leave the thread that
-    made it.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        pending: deque[Future[Result]] = deque()
-        for item in items:
-            pending.append(thread.submit(function, item))
-            if len(pending) == 2:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
+def embed_texts(
+    encoder: Encoder,
+    texts: Sequence[str],
+    tokenize: Callable[[list[str]], Tokens],
+    *,
+    devices: Devices,
+    bf16: bool | None,
+    desc: str,
+) -> np.ndarray:
+    """Embed N texts, float32 (N, D), see `embed_chunks`."""
+    chunks = map(tokenize, batched(texts, CHUNK))
+    bar: tqdm[str] = progress(desc=desc, total=len(texts), unit="documents")
+    # The generator is closed on an error, so that its threads end.
+    with bar, closing(embed_chunks(encoder, chunks, devices, bf16, bar.update)) as embedded:
+        return np.concatenate([np.empty((0, encoder.dim), dtype=np.float32), *embedded])
 
 
 def embed_chunks(
     encoder: Encoder,
     tokenised: Iterable[Tokens],
-    devices: Sequence[str | torch.device] | None,
+    devices: Devices,
     bf16: bool | None,
     report: Callable[[int], object],
 ) -> Generator[np.ndarray, None, None]:
@@ -189,9 +159,7 @@ def embed_chunks(
 
 
 @contextmanager
-def _replicas(
-    encoder: Encoder, devices: Sequence[str | torch.device] | None
-) -> Iterator[list[Encoder]]:
+def _replicas(encoder: Encoder, devices: Devices) -> Iterator[list[Encoder]]:
     """Give the encoder in eval mode on each of `devices`, or on its own device for None.
 
     The encoder itself serves its own device once; all others have copies.
@@ -210,25 +178,26 @@ def _replicas(
         encoder.train(was_training)
 
 
-@contextmanager
-def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
-    """Give a function that appends float32 rows (n, width) to the array in a file.
+def write_npy(
+    path: Path, texts: Sequence[str], width: int, embed: Callable[[Sequence[str]], np.ndarray]
+) -> np.ndarray:
+    """Write the embeddings of N texts, (N, width), and return the read-only memory map of the file.
 
-    The file appears when the block ends. Until then the rows are in a hidden file beside it, which
-    an error or an interrupt removes.
+    The file appears when it is complete; memory holds the embeddings of `BLOCK` texts. Raises
+    InputError for the path of another file.
     """
+    if path.suffix != ".npy" or path.is_dir():
+        raise InputError(f"out: {path} is a folder or no .npy file; name one")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
-    header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
     try:
-        with partial.open("wb") as file:
-            # The header reserves room for a first axis of any length.
-            np.lib.format.write_array_header_1_0(file, header)
-            start = file.tell()
-            yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
-            n = (file.tell() - start) // (4 * width)
-            file.seek(0)
-            np.lib.format.write_array_header_1_0(file, header | {"shape": (n, width)})
+        shape = (len(texts), width)
+        rows = np.lib.format.open_memmap(partial, "w+", np.float32, shape)
+        for start in range(0, len(texts), BLOCK):
+            block = slice(start, start + BLOCK)
+            rows[block] = embed(texts[block])
+        rows.flush()
         partial.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)  # after an error
+    return np.load(path, mmap_mode="r")

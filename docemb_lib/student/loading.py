@@ -147,20 +147,17 @@ def convert(
         attention_window=[windows[layer] for layer in keep],
     )
     source = load_weights(path_or_id, config).state_dict()
-    weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
     unused = shared["pad_token_id"] + 1
-    weights[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens, unused)
-    for new, old in enumerate(keep):
-        before = f"encoder.layer.{old}."
-        for name, tensor in source.items():
-            if name.startswith(before):
-                weights[f"encoder.layer.{new}.{name.removeprefix(before)}"] = tensor
+    source[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens, unused)
     model = LongformerModel(_with_dropout(target, dropout), add_pooling_layer=False)
-    complete = {}
+    weights = {}
     for name in model.state_dict():
-        is_given = name in weights
-        complete[name] = weights[name if is_given else name.replace("_global.", ".")]
-    model.load_state_dict(complete)
+        parts = name.split(".")
+        if parts[1] == "layer":  # as in encoder.layer.0.output.dense.weight
+            parts[2] = str(keep[int(parts[2])])
+        old = ".".join(parts)
+        weights[name] = source[old if old in source else old.replace("_global.", ".")]
+    model.load_state_dict(weights)
     return model, tokenizer
 
 

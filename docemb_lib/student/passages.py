@@ -8,13 +8,14 @@ N: documents; P: passages of a document; D: width of the dense half; T: tokens o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.student.embedding import Encoder
@@ -27,36 +28,6 @@ if TYPE_CHECKING:
 
 PIECE = 64  # tokens summed one after the other
 LEAST = 8  # tokens of a passage: with fewer, one could hold a special token alone
-
-
-class Windows(NamedTuple):
-    """Where the passages of a document lie, and their weights; see `Passages`."""
-
-    spans: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def of(
-        cls, encoding: Encoding, size: int, leads: Sequence[tuple[int, int]], before: int = 0
-    ) -> Self:
-        """Cut a tokenised document.
-
-        leads: a token among so many first ones counts so many times more. before: characters of a
-        prompt before the text, which are in no span.
-        """
-        bounds = np.cumsum([0, *passage_sizes(len(encoding), size)])
-        weights = np.diff(bounds)
-        for first, more in leads:
-            weights = weights + more * np.diff(np.minimum(bounds, first))
-        characters = np.array(encoding.offsets)  # (tokens, 2)
-        of_text = np.array(encoding.special_tokens_mask) == 0
-        spans = np.zeros((len(weights), 2), dtype=np.int64)
-        for row, (start, end) in enumerate(pairwise(bounds.tolist())):
-            places = characters[start:end][of_text[start:end]]
-            if len(places):  # an empty text has special tokens alone
-                spans[row] = places.min(), places.max()
-        spans = np.maximum(spans - before, 0)
-        return cls(spans, weights)
 
 
 class Passages(NamedTuple):
@@ -74,24 +45,26 @@ class Passages(NamedTuple):
 
 
 class Embedded(NamedTuple):
-    """N documents: their embeddings, float32 (N, width), and the passages of each."""
+    """N documents: their embeddings, float32 (N, width), and the passages of each, if asked for."""
 
     embeddings: np.ndarray
     passages: list[Passages]
 
 
-class Mean(Encoder, Protocol):
+class Mean(Encoder):
     """An encoder that averages states; `Student` is one."""
 
-    def weighted_states(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        """Weighted states, (T, D), and the sum of weights of each of B documents, (B,)."""
-
     @property
+    @abstractmethod
     def max_tokens(self) -> int:
         """The limit of a document."""
 
+    @abstractmethod
+    def weighted_states(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+        """Compute weighted states, (T, D), and the sum of weights of each document, (B,)."""
 
-class PassageEncoder(nn.Module):
+
+class PassageEncoder(Encoder):
     """A student whose rows are a document's mean and then the sums of its passages.
 
     A row is (1 + P) * D numbers wide for the P passages of the longest possible document; those
@@ -168,19 +141,46 @@ def passage_sizes(tokens: int, size: int) -> list[int]:
     return np.diff(ends).tolist()
 
 
-def passages_of(windows: Windows, row: np.ndarray, dim: int, half: LexicalHalf | None) -> Passages:
-    """Return the passages of a document from its row of `PassageEncoder`, for D = dim.
+def passages_of(
+    encoding: Encoding,
+    row: np.ndarray,
+    dim: int,
+    size: int,
+    *,
+    leads: Sequence[tuple[int, int]],
+    prompt: int,
+    half: LexicalHalf | None,
+) -> Passages:
+    """Return the passages of a tokenised document from its row of `PassageEncoder`.
 
     With a lexical half, its centring, map and weight apply to the passages, and so does the factor
     that gives the document's dense half its length: it subtracts the mean of a collection from each
     state, so from each token alike.
+
+    Args:
+        dim: D, the width of the dense half.
+        size: the most tokens of a passage.
+        leads: a token among so many first ones counts so many times more.
+        prompt: characters of a prompt before the text, which are in no span.
     """
+    bounds = np.cumsum([0, *passage_sizes(len(encoding), size)])
+    weights = np.diff(bounds)
+    for first, more in leads:
+        weights = weights + more * np.diff(np.minimum(bounds, first))
+    characters = np.array(encoding.offsets)  # (tokens, 2)
+    of_text = np.array(encoding.special_tokens_mask) == 0
+    spans = np.zeros((len(weights), 2), dtype=np.int64)
+    for passage, (start, end) in enumerate(pairwise(bounds.tolist())):
+        places = characters[start:end][of_text[start:end]]
+        if len(places):  # an empty text has special tokens alone
+            spans[passage] = places.min(), places.max()
+
     document, *sums = row.astype(np.float64).reshape(-1, dim)
-    embeddings = np.array(sums[: len(windows.weights)]) / windows.weights[:, None]
+    embeddings = np.array(sums[: len(weights)]) / weights[:, None]
     if half is not None:
         mean = half.dense_mean.cpu().double().numpy()
         mapping = half.dense_map.cpu().double().numpy()
         length = np.linalg.norm((document - mean) @ mapping)
         scale = np.sqrt(1 - float(half.weight)) / max(length, 1e-12)
         embeddings = (embeddings - mean) @ mapping * scale
-    return Passages(windows.spans, windows.weights, embeddings.astype(np.float32))
+    return Passages(np.maximum(spans - prompt, 0), weights, embeddings.astype(np.float32))

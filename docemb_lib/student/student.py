@@ -6,52 +6,45 @@ of the dense embedding; N: documents that are embedded.
 
 from __future__ import annotations
 
-import copy
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence, Sized
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from docemb_lib.base import tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
-from docemb_lib.base.progress import progress
-from docemb_lib.packed.forward import (
-    hidden_states,
-    padded_length,
-    stock_hidden_states,
-)
+from docemb_lib.packed.forward import hidden_states
 from docemb_lib.packed.packing import PackedBatch
+from docemb_lib.packed.stock import padded_length, stock_hidden_states
 from docemb_lib.student import export, lexical, loading
 from docemb_lib.student.embedding import (
     CHUNK,
+    Devices,
     Encoder,
-    check_npy,
+    Tokens,
     checked,
-    embed_chunks,
-    growing_npy,
-    one_ahead,
+    embed_texts,
+    write_npy,
 )
 from docemb_lib.student.explanation import explained, parts_of
 from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.passages import (
     Embedded,
+    Mean,
     PassageEncoder,
-    Passages,
-    Windows,
     means,
     passages_of,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
-    from tqdm import tqdm
+    from tokenizers import Encoding
     from transformers import (
         PretrainedConfig,
         PreTrainedModel,
@@ -67,41 +60,17 @@ PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
-Kept = Callable[[str], np.ndarray | None]  # the row of a text that there is already
-
-
-class Options(TypedDict, total=False):
-    """What `Student.embed` takes with and without passages."""
-
-    out: str | Path | None
-    bf16: bool | None
-    devices: Sequence[str | torch.device] | None
-    desc: str
-    kept: Kept | None
-
-
-class Pending(NamedTuple):
-    """What a chunk of texts has, beside its tokens, before its embeddings are computed.
-
-    known: the row of each text that has one. windows: the passages of each. lexical: (n, L)
-    """
-
-    known: list[np.ndarray | None]
-    windows: Sequence[Windows]
-    lexical: Tensor | None
-
-
 TOKENS_OF_A_CHARACTER = 4  # at most, where a tokenizer splits its bytes
 
 
 class Encoded(NamedTuple):
     """Token ids of each text, and the number of texts that are too long and lose tokens."""
 
-    sequences: Sequence[Sequence[int] | np.ndarray]
+    sequences: Tokens
     truncated: int
 
 
-class Student(nn.Module):
+class Student(Mean):
     """Documents in, one embedding each, with the weights of a stock transformers model.
 
     Without global attention, a Longformer computes what `transformers.LongformerModel` computes on
@@ -144,9 +113,7 @@ class Student(nn.Module):
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.prompt = prompt
-        # torch would register a module that is an attribute, and write it into checkpoints, which
-        # hold the encoder alone. It does not look into a tuple.
-        self._appended = (lexical,)
+        self.lexical = lexical
         self.trained_on = trained_on
         # Recompute activations in the backward pass: less memory, a third more time.
         self.checkpointing = False
@@ -178,8 +145,7 @@ class Student(nn.Module):
         """
         source = resolve(str(path_or_id))
         prompt = export.default_prompt(str(path_or_id))
-        converted = loading.convert(source, layers, max_tokens, attention_window, dropout)
-        model, tokenizer = converted
+        model, tokenizer = loading.convert(source, layers, max_tokens, attention_window, dropout)
         loading.check_tokens(str(path_or_id), model, tokenizer)
         return cls(model, tokenizer, pooling=pooling, prompt=prompt).eval()
 
@@ -206,10 +172,14 @@ class Student(nn.Module):
                 f"{folder_or_id}: {lexical.FOLDER}: {problem}, and the encoder is "
                 f"{model.config.hidden_size} wide; give files that belong together"
             )
-        student = cls(model, tokenizer, pooling=pooling, lexical=half)
-        student.trained_on = export.saved_training(source)
-        student.prompt = export.default_prompt(str(folder_or_id))
-        return student.eval()
+        return cls(
+            model,
+            tokenizer,
+            pooling=pooling,
+            lexical=half,
+            trained_on=export.saved_training(source),
+            prompt=export.default_prompt(str(folder_or_id)),
+        ).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None, words: bool = True) -> None:
         """Write a sentence-transformers folder.
@@ -227,7 +197,7 @@ class Student(nn.Module):
         words: int = 50_000,
         weight: float | None = None,
         bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
+        devices: Devices = None,
         embed: Callable[[list[str]], np.ndarray] | None = None,
     ) -> None:
         """Fit a lexical half on a collection; `embed` appends it from now on, and it is saved.
@@ -244,15 +214,12 @@ class Student(nn.Module):
         # Documents evenly spaced in the collection give the dense half's mean and map.
         count = min(adapted_on(self.dim), len(texts))
         rows = np.unique(np.linspace(0, len(texts) - 1, count).astype(int)).tolist()
-
-        def dense() -> np.ndarray:
-            sample = [texts[row] for row in rows]
-            if embed is not None:
-                return embed(sample)
-            return self.dense_half().embed(sample, bf16=bf16, devices=devices, desc="adapting")
-
+        sample = [texts[row] for row in rows]
+        if embed is None:
+            dense_half = self.dense_half()
+            embed = partial(dense_half.embed, bf16=bf16, devices=devices, desc="adapting")
         options = {"dim": dim, "words": words, "weight": weight, "rows": rows}
-        self._appended = (lexical.fit_lexical_half(dense, texts, **options),)
+        self.lexical = lexical.fit_lexical_half(partial(embed, sample), texts, **options)
 
     @property
     def pooling(self) -> Pooling:
@@ -269,16 +236,18 @@ class Student(nn.Module):
         self._pooling = pooling
         self.packed = (model_type, pooling) in PACKED
 
-    @property
-    def lexical(self) -> LexicalHalf | None:
-        """The half that `embed` appends to the dense one, if any."""
-        return self._appended[0]
-
     def dense_half(self) -> Student:
         """Return the student without its lexical half; both share the encoder."""
-        dense = copy.copy(self)
-        dense._appended = (None,)
-        return dense
+        if self.lexical is None:
+            return self
+        dense = Student(
+            self.model,
+            self.tokenizer,
+            pooling=self.pooling,
+            trained_on=self.trained_on,
+            prompt=self.prompt,
+        )
+        return dense.train(self.training)
 
     @property
     def config(self) -> PretrainedConfig:
@@ -360,43 +329,17 @@ class Student(nn.Module):
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text after the prompt, cut at `max_tokens`."""
-        return self._tokenize(texts, None)[0]
+        encodings = self._encodings(texts)
+        truncated = sum(bool(encoding.overflowing) for encoding in encodings)
+        return Encoded([encoding.ids for encoding in encodings], truncated)
 
-    def _tokenize(
-        self, texts: Sequence[str], passages: int | None
-    ) -> tuple[Encoded, Sequence[Windows]]:
-        """Also return where the passages of at most so many tokens of each text lie."""
-        if not texts:
-            return Encoded([], 0), []
-        texts = [self.prompt + text for text in texts]
-        loading.remove_limits(self.tokenizer)  # set by the call below
-        beginnings = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
-        tokens = self.tokenizer(
-            beginnings,
-            truncation=True,
-            max_length=self.max_tokens,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
-        truncated = sum(bool(encoding.overflowing) for encoding in tokens.encodings)
-        windows: list[Windows] = []
-        if passages is not None:
-            leads = _first_tokens() if self.pooling == "lead" else ()
-            before = len(self.prompt)
-            for encoding in tokens.encodings:
-                windows.append(Windows.of(encoding, passages, leads, before))
-        return Encoded(tokens["input_ids"], truncated), windows
-
-    @overload
-    def embed(
-        self, texts: Iterable[str], *, passages: None = None, **options: Unpack[Options]
-    ) -> np.ndarray: ...
-
-    @overload
-    def embed(
-        self, texts: Iterable[str], *, passages: int, **options: Unpack[Options]
-    ) -> Embedded: ...
+    def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
+        loading.remove_limits(self.tokenizer)  # set below, or by stock libraries
+        tokenizer = self.tokenizer.backend_tokenizer
+        prompted = [self.prompt + text for text in texts]
+        beginnings = tokenizing.heads(tokenizer, prompted, self.max_tokens)
+        tokenizer.enable_truncation(self.max_tokens)
+        return tokenizer.encode_batch(beginnings)
 
     def embed(
         self,
@@ -404,87 +347,84 @@ class Student(nn.Module):
         *,
         out: str | Path | None = None,
         bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
+        devices: Devices = None,
         desc: str = "embedding",
-        passages: int | None = None,
-        kept: Kept | None = None,
-    ) -> np.ndarray | Embedded:
+    ) -> np.ndarray:
         """Embed N documents without dropout or gradients; logs how many were cut.
 
         Args:
-            texts: any iterable of strings; one without a length is read once.
+            texts: any iterable of strings, which is read once.
             out: a .npy file for the embeddings, which appears when complete; memory then does not
-                grow with N.
+                hold them all.
             bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
-            passages: also give the passages of at most so many tokens of each document, from the
-                same pass; they are held in memory. The lexical half, if any, has no passages.
-            kept: gives the dense half's embedding of a text, (D,), or with `passages` its row of
-                `PassageEncoder`, if there is one already. Such a text is not embedded again.
 
-        Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map;
-        with `passages`, `Embedded`. Raises InputError for what is no sequence of strings, naming
-        the item, for another `out`, for embeddings that are not finite, and for passages of a
-        student that does not average its states.
+        Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
+        Raises InputError for what is no sequence of strings, naming the item, for another `out`,
+        and for embeddings that are not finite.
         """
         texts = checked(texts)
-        if out is not None:
-            check_npy(Path(out))
-        encoder: Encoder = self
+        embed = partial(self.embed_documents, bf16=bf16, devices=devices, desc=desc)
+        if out is None:
+            return embed(texts).embeddings
+        return write_npy(Path(out), texts, self.width, lambda block: embed(block).embeddings)
+
+    def embed_documents(
+        self,
+        texts: Iterable[str],
+        *,
+        passages: int | None = None,
+        bf16: bool | None = None,
+        devices: Devices = None,
+        desc: str = "embedding",
+    ) -> Embedded:
+        """Embed N documents as `embed` does, and give the passages of each from the same pass.
+
+        The lexical half, if any, has no passages.
+
+        Args:
+            passages: the most tokens of a passage; None: there are none.
+
+        Raises InputError also for passages of a student that does not average its states.
+        """
+        texts = checked(texts)
+        encoder: Encoder = self.dense_half()
         if passages is not None:
             self._check_mean()
-            encoder = PassageEncoder(self, passages)
-        half = self.lexical
-        in_memory = [np.empty((0, self.width), dtype=np.float32)]
-        pending: deque[Pending] = deque()  # chunks that are tokenised and not yet embedded
-        of_documents: list[Passages] = []
-        truncated = 0
-        total = 0
+            encoder = PassageEncoder(self.dense_half(), passages)
+        truncated = []
 
-        def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
-            nonlocal truncated, total
-            known = [None if kept is None else kept(text) for text in chunk]
-            # All are tokenised: passages are windows of tokens, and all that are cut are counted.
-            encoded, windows = self._tokenize(chunk, passages)
-            lexical = None if half is None else half.lexical(chunk)
-            pending.append(Pending(known, windows, lexical))
-            truncated += encoded.truncated
-            total += len(chunk)
-            return [ids for ids, row in zip(encoded.sequences, known, strict=True) if row is None]
+        def tokenize(chunk: list[str]) -> Tokens:
+            encoded = self.tokenize(chunk)
+            truncated.append(encoded.truncated)
+            return encoded.sequences
 
-        with ExitStack() as stack:
-            append: Callable[[np.ndarray], object] = in_memory.append
-            if out is not None:
-                append = stack.enter_context(growing_npy(Path(out), self.width))
-            expected = len(texts) if isinstance(texts, Sized) else None
-            bar: tqdm[str] = stack.enter_context(
-                progress(desc=desc, total=expected, unit="documents")
-            )
-            # Generators are closed on an error: their threads end, and no partial file is left.
-            chunks = closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
-            tokenised = stack.enter_context(chunks)
-            embeddings = closing(embed_chunks(encoder, tokenised, devices, bf16, bar.update))
-            for computed in stack.enter_context(embeddings):
-                known, windows, lexical = pending.popleft()
-                in_order = iter(computed)
-                all_rows = [next(in_order) if row is None else row for row in known]
-                bar.update(len(known) - len(computed))
-                if passages is not None:
-                    for row, cut in zip(all_rows, windows, strict=True):
-                        of_documents.append(passages_of(cut, row, self.dim, half))
-                rows = np.stack([row[: self.dim] for row in all_rows])
-                if half is not None and lexical is not None:
-                    rows = half.join(torch.from_numpy(rows), lexical).numpy()
-                if not np.isfinite(rows).all():
-                    problem = "an embedding is not finite: the student's weights are damaged"
-                    raise InputError(f"{problem}; restore them")
-                append(rows)
-        if truncated:
+        rows = embed_texts(encoder, texts, tokenize, bf16=bf16, devices=devices, desc=desc)
+        if any(truncated):
             message = "%d of %d documents are cut at %d tokens"
-            logger.warning(message, truncated, total, self.max_tokens)
-        result = np.concatenate(in_memory) if out is None else np.load(out, mmap_mode="r")
-        return result if passages is None else Embedded(result, of_documents)
+            logger.warning(message, sum(truncated), len(texts), self.max_tokens)
+        half = self.lexical
+        embeddings = [np.empty((0, self.width), dtype=np.float32)]
+        for start in range(0, len(texts), CHUNK):
+            X = rows[start : start + CHUNK, : self.dim]
+            if half is not None:
+                words = half.lexical(texts[start : start + CHUNK])
+                X = half.join(torch.from_numpy(X).to(half.weight.device), words).cpu().numpy()
+            embeddings.append(X)
+        result = np.concatenate(embeddings)
+        if not np.isfinite(result).all():
+            problem = "an embedding is not finite: the student's weights are damaged"
+            raise InputError(f"{problem}; restore them")
+        if passages is None:
+            return Embedded(result, [])
+        leads = _first_tokens() if self.pooling == "lead" else ()
+        cut = partial(passages_of, leads=leads, prompt=len(self.prompt), half=half)
+        of_documents = []
+        for text, row in zip(texts, rows, strict=True):
+            (encoding,) = self._encodings([text])
+            of_documents.append(cut(encoding, row, self.dim, passages))
+        return Embedded(result, of_documents)
 
     def explain(
         self, a: str, b: str, *, passages: int = 128, bf16: bool | None = None
@@ -497,7 +437,7 @@ class Student(nn.Module):
         average its states.
         """
         texts = (a, b)
-        _, of_texts = self.embed(texts, passages=passages, bf16=bf16)
+        _, of_texts = self.embed_documents(texts, passages=passages, bf16=bf16)
         parts = [
             parts_of(text, of_text, self.lexical)
             for text, of_text in zip(texts, of_texts, strict=True)

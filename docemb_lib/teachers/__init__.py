@@ -1,4 +1,4 @@
-"""The frozen teachers, and their embeddings on disk.
+"""The frozen teachers.
 
 `SBERT` is structural; `ParagraphVector`, `Compound` and `LSA` are contextual. Importing
 this package loads neither torch nor gensim.

@@ -4,53 +4,42 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from docemb_lib.runs.grids import grid_place, names_in_grids
-from docemb_lib.runs.identity import PV_NAMES
+from docemb_lib.runs.grids import names_in_grids
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import PAPER
 from docemb_lib.settings.profile import SHIPPED, Profile
 
-# The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6.
-SHOWN = (
-    "corpus.source",
-    "corpus.documents",
-    "corpus.validation",
-    "corpus.tasks",
-    "structural_teacher.model",
-    "structural_teacher.max_tokens",
-    "structural_teacher.long",
-    "student.model",
-    "student.layers",
-    "student.max_tokens",
-    "student.attention_window",
-    "student.pooling",
-    "student.dropout",
-    "student.lexical",
-    "training.batch_size",
-    "training.accumulation",
-    "training.learning_rate",
-    "training.warmup",
-    "training.weight_decay",
-    "training.max_grad_norm",
-    "training.epochs",
-    "training.precision",
-    "head.hidden",
-    "head.dropout",
-    "head.epochs",
-    "head.batch_size",
-    "head.learning_rate",
-    "head.weight_decay",
-    "head.label_smoothing",
-    "head.max_grad_norm",
-    "head.pair_features",
-    "contextual_teachers.documents",
-)
+# The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6, by
+# section. Lists of Paragraph Vectors are those of `contextual_teachers`.
+SHOWN = {
+    "corpus": ("source", "documents", "validation"),
+    "structural_teacher": ("model", "max_tokens", "long"),
+    "contextual_teachers": ("DM", "DBOW", "PV", "documents"),
+    "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout"),
+    "training": (
+        "batch_size",
+        "accumulation",
+        "learning_rate",
+        "warmup",
+        "weight_decay",
+        "max_grad_norm",
+        "epochs",
+        "precision",
+    ),
+    "head": (
+        "hidden",
+        "dropout",
+        "epochs",
+        "batch_size",
+        "learning_rate",
+        "weight_decay",
+        "label_smoothing",
+        "max_grad_norm",
+        "pair_features",
+    ),
+}
 # A head without a hidden layer is a logistic regression, which reads these alone.
-OF_REGRESSION = {"head.hidden", "head.pair_features"}
-# Settings whose value None is the model's own; in others it means all.
-OF_MODEL = {"structural_teacher.max_tokens", "student.attention_window", "student.dropout"}
-# Settings that no paper has.
-OURS = {"corpus.tasks", "student.lexical"}
+OF_REGRESSION = ("hidden", "pair_features")
 # Settings that the SimDE paper gives.
 OF_SIMDE = {
     "corpus.documents",
@@ -64,11 +53,7 @@ OF_SIMDE = {
 }
 # Notebook parameters with one value in a paper; others vary there.
 PARAMETERS = {"delta", "beta", "pair_temperature", "mlm_weight"}
-
-
 IN_PAPER = "in the paper"
-# Parameters for which None is a choice; None in any other parameter means that it is not used.
-CHOICES = {"structural_loss", "contextual_teacher", "lam", "max_structural_len"}
 
 
 @dataclass(frozen=True)
@@ -78,8 +63,8 @@ class Settings:
     Both tables have the columns `value` and `in the paper`, the latter empty where it is equal.
     """
 
-    listed: pd.DataFrame  # the parameters of the notebook, and a row per section that differs
-    every: pd.DataFrame  # see `all_settings`
+    listed: pd.DataFrame  # the parameters that count, and a row per section that differs
+    every: pd.DataFrame  # a row per setting
 
     def __repr__(self) -> str:
         return f"{self.listed}\n{self._summary}: thesis.settings(run).every"
@@ -98,97 +83,75 @@ def settings(run: Run) -> Settings:
 
     The settings of a section of the profile that differ share a row.
     """
-    key = run
-    every = all_settings(run)
-    rows = {name: every.loc[name] for name in ("this run", "profile")}
-    for name in key.registered.values:
-        if name in every.index and (every["value"][name] != "None" or name in CHOICES):
-            rows[name] = every.loc[name]
-
-    registered = key.registered
-    contextual = registered.fits_paragraph_vector or registered.beside_contextual
-    differing = every[(every[IN_PAPER] != "") & every.index.str.contains(".", regex=False)]
-    by_section = differing.groupby(lambda name: name.partition(".")[0], sort=False)
-    for section, of_section in by_section:
-        if section != "contextual_teachers" or contextual:
-            fields = of_section.rename(index=lambda name: name.partition(".")[2])
-            rows[str(section)] = fields.apply(_one_line)
-    return Settings(pd.DataFrame(rows).T, every)
-
-
-def _one_line(values: pd.Series) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def all_settings(run: Run) -> pd.DataFrame:
-    """The run's settings, a row each, beside those of its paper where these differ."""
-    key = run
     rows = {
-        "this run": (key.label, ""),
-        "profile": (key.profile.name, ""),
-        "grid": (grid_place(key), ", ".join(names_in_grids(key))),
+        "this run": (run.label, ", ".join(names_in_grids(run))),
+        "profile": (run.profile.name, ""),
     }
-    for name in ("structural_loss", "contextual_teacher"):
-        if name in key.parameters:
-            rows[name] = ("None", "")  # of a teacher that the run lacks; replaced below otherwise
-    for name, value in key.counting.items():
+    for name, value in run.counting.items():
         paper = getattr(PAPER, name) if name in PARAMETERS else value
         rows[name] = (str(value), "" if paper == value else str(paper))
-    of_paper = _settings_of_paper(key)
-    for name, text in _settings_of(key).items():
-        paper = of_paper.get(name, text)
-        rows[name] = (text, "" if paper == text else paper)
+    here = _settings_of(run)
+    of_paper = _settings_of_paper(run)
+    every = {}
+    differing: dict[str, list[tuple[str, str, str]]] = {}
+    for name, value in here.items():
+        paper = of_paper.get(name, value)
+        every[name] = (value, "" if paper == value else paper)
+        if paper != value:
+            section, _, field = name.partition(".")
+            differing.setdefault(section, []).append((field, value, paper))
+    listed = dict(rows)
+    for section, fields in differing.items():
+        values = ", ".join(f"{field} {value}" for field, value, _ in fields)
+        listed[section] = (values, ", ".join(f"{field} {paper}" for field, _, paper in fields))
+    return Settings(_table(listed), _table({**rows, **every}))
+
+
+def _table(rows: dict[str, tuple[str, str]]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=["value", IN_PAPER])
 
 
-def _settings_of(key: Run) -> dict[str, str]:
-    """The values of `SHOWN`, and the contextual teachers (Table 4.5)."""
-    profile = key.profile
-    sections = {**dict(profile), "training": key.training, "head": profile.evaluation.head}
+def _settings_of(run: Run) -> dict[str, str]:
+    """The values of `SHOWN`; None is the model's own, or means all."""
+    profile = run.profile
+    sections = {**dict(profile), "training": run.training, "head": profile.evaluation.head}
+    shown = dict(SHOWN)
+    if not run.trains:
+        del shown["training"]
+    if not profile.evaluation.head.hidden:
+        shown["head"] = OF_REGRESSION
     values = {}
-    for name in SHOWN:
-        section, field = name.split(".")
-        if section != "training" or key.trains:
-            values[name] = getattr(sections[section], field)
-    if key.trains:
-        from docemb_lib.training.run import precision_of  # with torch
-
-        values["training.precision"] = precision_of(key.training.precision)
-    if key.self_supervised:
+    for section, fields in shown.items():
+        for field in fields:
+            values[f"{section}.{field}"] = getattr(sections[section], field)
+    if run.self_supervised:
         for field in ("max_tokens", "dropout"):
             value = getattr(profile.simde, field)
             if value is not None:
                 values[f"student.{field}"] = value
-
-    texts = {}
-    is_regression = not profile.evaluation.head.hidden
-    for name, value in values.items():
-        if is_regression and name.startswith("head.") and name not in OF_REGRESSION:
-            continue
-        if value is None:
-            value = "the model's own" if name in OF_MODEL else "all"
-        texts[name] = str(value)
-    for name in PV_NAMES:
+    for name in ("DM", "DBOW", "PV"):
         members = profile.contextual_teachers.members(name)
-        texts[f"contextual_teachers.{name}"] = " + ".join(member.described for member in members)
-    return texts
+        described = " + ".join(member.described for member in members)
+        values[f"contextual_teachers.{name}"] = described
+    return {name: str(value) for name, value in values.items()}
 
 
-def _settings_of_paper(key: Run) -> dict[str, str]:
+def _settings_of_paper(run: Run) -> dict[str, str]:
     """The same settings as far as the run's paper gives them.
 
     The paper of a student of over 512 tokens that learns from pairs is that of SimDE_long.
     """
-    if key.self_supervised:
-        name = "simde-long" if key.profile.student.max_tokens > 512 else "simde"
-    else:
-        name = "thesis-final" if key.registered.final else "thesis"
-    paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
-    texts = _settings_of(Run(key.notebook, paper))
+    name = "thesis-final" if run.is_final else "thesis"
+    if run.self_supervised:
+        name = "simde-long" if run.profile.student.max_tokens > 512 else "simde"
+    paper = Run(run.notebook, Profile.load(SHIPPED / "params" / f"{name}.yaml"))
+    corpus = paper.profile.corpus
     # No paper holds out documents for tasks, and that of SimDE none for validation.
-    documents = (paper.corpus.documents or 0) - paper.corpus.tasks
-    if key.self_supervised:
-        documents -= paper.corpus.validation
-    texts |= {"corpus.documents": str(documents), "training.precision": "fp16"}
-    given = OF_SIMDE if key.self_supervised else texts.keys() - OURS
-    return {name: text for name, text in texts.items() if name in given}
+    documents = (corpus.documents or 0) - corpus.tasks
+    if run.self_supervised:
+        documents -= corpus.validation
+    given = {"corpus.documents": str(documents), "training.precision": "fp16"}
+    settings = {**_settings_of(paper), **given}
+    if not run.self_supervised:
+        return settings
+    return {name: settings[name] for name in OF_SIMDE}

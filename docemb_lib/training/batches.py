@@ -3,14 +3,14 @@
 Token ids lie in a memory-mapped Arrow file. An update is `batch_size * accumulation` documents of
 each process. It is cut into passes: the student runs once over as many consecutive batches as the
 memory allows. The memory changes neither which documents a loss compares, nor in which order.
+`TrainingDocuments` and `PairedDocuments` make the passes, and a pass accumulates its gradients.
 """
 
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 import torch
-from torch import Tensor
+from accelerate.utils import send_to_device
+from torch import Tensor, nn
 from torch.utils.data import Sampler
 
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.losses import group_sizes
+from docemb_lib.losses import ObjectiveOutput, group_sizes
 from docemb_lib.packed.packing import PackedBatch, pack
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
@@ -32,14 +33,8 @@ from docemb_lib.student.student import Encoded
 logger = logging.getLogger(__name__)
 TOKEN_IDS = pa.large_list(pa.int32())
 SCHEMA = pa.schema([("input_ids", TOKEN_IDS)])
-
-
-class Tokens(Protocol):
-    """Token ids of documents by row: a `TokenFile`, or a list of lists."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> Sequence[int] | np.ndarray: ...
+Autocast = Callable[[], AbstractContextManager[object]]
+Backward = Callable[[Tensor], object]
 
 
 def write_tokens(
@@ -59,15 +54,6 @@ def write_tokens(
         logger.warning(message, truncated, total)
 
 
-class Rows(Protocol):
-    """Embeddings by row: an array, or `Standardised`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, rows: Any, /) -> np.ndarray: ...
-
-
 class TokenFile:
     """Token ids by row, int32, from a file of `write_tokens`."""
 
@@ -82,11 +68,81 @@ class TokenFile:
         return self._ids[row].values.to_numpy()
 
 
+Tokens = TokenFile | Sequence[Sequence[int] | np.ndarray]  # ids of documents by row
+
+
 class Targets(NamedTuple):
     """The arguments of `Objective.forward`, by name, that accompany the B documents of a pass."""
 
     teachers: dict[str, Tensor]  # embeddings by the name of the teacher: (B, T)
     n_structural_tokens: Tensor  # (B,)
+
+
+class Cut(NamedTuple):
+    """How an update is cut into passes."""
+
+    batch_size: int
+    budget: int  # tokens of a pass, with padding; a single batch may exceed it
+    padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
+
+
+class Pass(Protocol):
+    """A part of an update that is computed at once: a `MicroBatch`, or a `PairBatch`."""
+
+    @property
+    def rows(self) -> list[int]: ...
+
+    @property
+    def share(self) -> float: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    def learn(
+        self, model: Any, device: torch.device, autocast: Autocast, backward: Backward
+    ) -> ObjectiveOutput:
+        """Run the pass, and accumulate the gradients of `share` times its mean loss."""
+
+
+class Documents(Protocol):
+    """What a training asks of documents: `TrainingDocuments` and `PairedDocuments` have it."""
+
+    ids: Sequence[str]
+    splits_batches: bool  # whether a pass may hold less than a batch
+
+    def __len__(self) -> int: ...
+
+    def identity(self) -> list[object]:
+        """Return what makes these documents others, for JSON."""
+
+    def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[Pass]:
+        """Yield the passes of an update over these rows, each packed when it is asked for.
+
+        epoch: chooses the pairs of texts.
+        """
+
+
+class MicroBatch(NamedTuple):
+    """A pass of an update over the documents of an `Objective`."""
+
+    batch: PackedBatch
+    targets: Targets
+    rows: list[int]  # the rows of the packed documents
+    share: float  # of the update's documents
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.batch.sizes)
+
+    def learn(
+        self, model: nn.Module, device: torch.device, autocast: Autocast, backward: Backward
+    ) -> ObjectiveOutput:
+        # The copies to a GPU come from pinned memory, so they overlap with its work.
+        batch, targets, *_ = send_to_device(self, device, non_blocking=True)
+        with autocast():
+            output: ObjectiveOutput = model(batch, **targets._asdict())
+        backward(output.loss * self.share)
+        return output
 
 
 class TrainingDocuments:
@@ -99,12 +155,14 @@ class TrainingDocuments:
         ids: names of the documents in error messages. None: the number of the row.
     """
 
+    splits_batches = False  # a pass holds whole batches
+
     def __init__(
         self,
         tokens: Tokens,
         n_structural_tokens: Sequence[int] | np.ndarray,
         *,
-        teachers: Mapping[str, Rows],
+        teachers: Mapping[str, np.ndarray],
         ids: Sequence[str] | None = None,
     ) -> None:
         self.tokens = tokens
@@ -125,95 +183,56 @@ class TrainingDocuments:
         targets = Targets(teachers, torch.from_numpy(self.n_structural_tokens[rows]))
         return pack([self.tokens[row] for row in rows]), targets
 
-    def digest(self) -> str:
-        """SHA-256 of the ids, the lengths and the first eight embeddings of each teacher."""
-        digest = hashlib.sha256(json.dumps(list(self.ids)).encode())
-        digest.update(np.asarray(self.n_structural_tokens, dtype=np.int64).tobytes())
-        for name, embeddings in sorted(self.teachers.items()):
-            digest.update(name.encode())
-            first = embeddings[: min(8, len(self))]
-            digest.update(np.asarray(first, dtype=np.float32).tobytes())
-        return digest.hexdigest()
-
-
-class Updates(Sampler[list[int]]):
-    """The rows of each update, whole batches only, in an order of seed and epoch alone.
-
-    Each of W processes has every W-th batch of the order, and all have as many.
-
-    Args:
-        epoch: returns the current epoch; it is called when an iteration begins.
-        process: the number of this process, from 0, of so many `processes`.
-    """
-
-    def __init__(
-        self,
-        documents: int,
-        settings: Training,
-        *,
-        seed: int,
-        epoch: Callable[[], int],
-        process: int = 0,
-        processes: int = 1,
-    ) -> None:
-        self.documents = documents
-        self.batches = documents // (settings.batch_size * processes)  # of each process
-        self.batch_size = settings.batch_size
-        self.accumulation = settings.accumulation
-        self.seed = seed
-        self.current_epoch = epoch
-        self.epoch = 0
-        self.process = process
-        self.processes = processes
-
-    def __len__(self) -> int:
-        return math.ceil(self.batches / self.accumulation)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        self.epoch = self.current_epoch()
-        generator = np.random.default_rng((self.seed, self.epoch))
-        shape = (self.batches, self.processes, self.batch_size)
-        order = generator.permutation(self.documents)[: math.prod(shape)]
-        batches = order.reshape(shape)[:, self.process]
-        for start in range(0, len(batches), self.accumulation):
-            yield batches[start : start + self.accumulation].ravel().tolist()
-
-
-class MicroBatch(NamedTuple):
-    """A pass of an update."""
-
-    batch: PackedBatch
-    targets: Targets
-    rows: list[int]  # the rows of the packed documents
-    share: float  # of the update's documents
-
-
-@dataclass(frozen=True)
-class Collate:
-    """From the rows of an update to its micro-batches, one for each pass."""
-
-    documents: TrainingDocuments
-    batch_size: int
-    budget: int  # tokens of a pass, with padding; a single batch may exceed it
-    padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
-
-    def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
-        return list(self.passes(rows))
-
-    def passes(self, rows: Sequence[int]) -> Iterator[MicroBatch]:
-        """The micro-batches one after the other, each packed when it is asked for."""
-        batches = consecutive_batches(rows, self.batch_size)
-        tokens = [sum(map(self._padded_length, batch)) for batch in batches]
+    def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[MicroBatch]:
+        batches = consecutive_batches(rows, cut.batch_size)
+        tokens = [sum(cut.padded(len(self.tokens[row])) for row in batch) for batch in batches]
         start = 0
         for end in range(1, len(batches) + 1):
-            if end == len(batches) or sum(tokens[start : end + 1]) > self.budget:
-                batch, targets = self.documents.pack(batches[start:end])
+            if end == len(batches) or sum(tokens[start : end + 1]) > cut.budget:
+                batch, targets = self.pack(batches[start:end])
                 of_pass = list(chain.from_iterable(batches[start:end]))
                 yield MicroBatch(batch, targets, of_pass, share=len(of_pass) / len(rows))
                 start = end
 
-    def _padded_length(self, row: int) -> int:
-        return self.padded(len(self.documents.tokens[row]))
+    def identity(self) -> list[object]:
+        """Return the ids, the lengths and the first eight embeddings of each teacher."""
+        first = {name: rows[: min(8, len(self))].tolist() for name, rows in self.teachers.items()}
+        return [list(self.ids), self.n_structural_tokens.tolist(), first]
+
+
+@dataclass(eq=False)
+class Updates(Sampler[list[int]]):
+    """The rows of each update, whole batches only, in an order of seed and epoch alone.
+
+    Each of W processes has every W-th batch of the order, and all have as many.
+    """
+
+    documents: int
+    settings: Training
+    _: KW_ONLY
+    seed: int
+    epoch: Callable[[], int]  # returns the current epoch; called when an iteration begins
+    process: int = 0  # the number of this process, from 0
+    processes: int = 1
+    drawn: int = 0  # the epoch of the current iteration
+
+    @property
+    def batches(self) -> int:
+        """The number of batches of each process."""
+        return self.documents // (self.settings.batch_size * self.processes)
+
+    def __len__(self) -> int:
+        return math.ceil(self.batches / self.settings.accumulation)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.drawn = self.epoch()
+        generator = np.random.default_rng((self.seed, self.drawn))
+        shape = (self.batches, self.processes, self.settings.batch_size)
+        order = generator.permutation(self.documents)[: math.prod(shape)]
+        batches = order.reshape(shape)[:, self.process]
+        step = self.settings.accumulation
+        for start in range(0, len(batches), step):
+            yield batches[start : start + step].ravel().tolist()
 
 
 def consecutive_batches(rows: Sequence[int], batch_size: int) -> list[list[int]]:

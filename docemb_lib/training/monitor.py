@@ -1,17 +1,17 @@
 """Monitoring of a training: mean losses, speed, signs of collapse, and the validation loss."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
-from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.linalg import solve_triangular
 from torch.nn import functional as F
 
-from docemb_lib.losses import Objective, ObjectiveOutput
-from docemb_lib.training.batches import Collate, TrainingDocuments
+from docemb_lib.losses import Objective, ObjectiveOutput, PairObjective
+from docemb_lib.training.batches import Cut, Documents
 
 STATE = "monitor.pt"  # in a checkpoint
 COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
@@ -26,24 +26,26 @@ COLLAPSED = 1 / 20
 
 
 class Means:
-    """Means over documents of named losses and of the norm of embeddings, and their spread.
+    """Means over documents of a loss, its parts and the norm of embeddings, and their spread.
 
-    The sums stay on the device.
+    The sums stay on the device. `parts` are the names of the loss' parts; `dim` is D.
     """
 
-    def __init__(self, names: Sequence[str], *, dim: int, device: torch.device) -> None:
-        self.names = (*names, "norm")
+    def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
+        self.parts = parts
+        self.names = ("loss", *parts, "norm")
         # The number of documents, then a sum for each name.
         self.sums = torch.zeros(1 + len(self.names), dtype=torch.float64, device=device)
         # The sum of the embeddings' unit vectors.
         self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def add(self, losses: Iterable[Tensor], embeddings: Tensor) -> None:
-        """Add B documents: the mean of each loss, in the order of the names; embeddings: (B, D)."""
+    def add(self, output: ObjectiveOutput) -> None:
+        """Add B documents."""
+        embeddings = output.embeddings.double()  # (B, D)
         B = len(embeddings)
-        embeddings = embeddings.double()
-        means = torch.stack(list(losses)).double()
+        losses = [output.loss, *(output.parts[name] for name in self.parts)]
+        means = torch.stack(losses).double()
         norms = embeddings.norm(dim=1).sum()
         self.sums += torch.cat([means.new_full((1,), B), means * B, norms[None]])
         self.directions += F.normalize(embeddings, dim=1).sum(0)
@@ -62,14 +64,10 @@ class Means:
 
 
 class Monitor:
-    """The rows of a training's history: means and speed since the row before.
-
-    `parts` are the names of the loss' parts; `dim` is D.
-    """
+    """The rows of a training's history: means, see `Means`, and speed since the row before."""
 
     def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
-        self.parts = parts
-        self.means = Means(["loss", *parts], dim=dim, device=device)
+        self.means = Means(parts, dim=dim, device=device)
         self.start_clock()
 
     def start_clock(self) -> None:
@@ -81,8 +79,7 @@ class Monitor:
         """Add what was computed from so many tokens."""
         self.tokens += tokens
         self.documents += len(output.embeddings)
-        losses = [output.parts[name] for name in self.parts]
-        self.means.add([output.loss, *losses], output.embeddings)
+        self.means.add(output)
 
     def row(self) -> dict[str, float]:
         """The next row."""
@@ -130,21 +127,12 @@ def canonical_correlation(
     features is first mapped to its N / 4 first principal components, which are fitted on the same
     half as the variates. The result is NaN for a view that is constant or not finite.
     """
-    X1 = student.double()
-    X2 = teacher.double()
-    if not (X1.isfinite().all() and X2.isfinite().all()):
+    views = (student.double(), teacher.double())
+    if not all(X.isfinite().all() for X in views):
         return float("nan")
-    correlations = []
-    for start in (0, 1):  # fitted on the even documents, then on the odd ones
-        fitted = []
-        rest = []
-        for X in (X1, X2):
-            of_fitted, of_rest = _reduced(X[start::2], X[1 - start :: 2], len(X))
-            fitted.append(of_fitted)
-            rest.append(of_rest)
-        covariances = _covariances(*fitted), _covariances(*rest)
-        correlations.append(_held_out_correlation(*covariances, components, ridge))
-    return sum(correlations) / 2
+    # Fitted on the even documents, then on the odd ones.
+    halves = [_held_out_correlation(views, start, components, ridge) for start in (0, 1)]
+    return sum(halves) / 2
 
 
 def _reduced(fitted: Tensor, rest: Tensor, documents: int) -> tuple[Tensor, Tensor]:
@@ -156,58 +144,57 @@ def _reduced(fitted: Tensor, rest: Tensor, documents: int) -> tuple[Tensor, Tens
     return fitted @ V, rest @ V
 
 
-Covariances = tuple[Tensor, Tensor, Tensor]  # S11, S12, S22
-
-
-def _covariances(X1: Tensor, X2: Tensor) -> Covariances:
-    X1 = X1 - X1.mean(dim=0)
-    X2 = X2 - X2.mean(dim=0)
-    n = len(X1) - 1
-    return X1.T @ X1 / n, X1.T @ X2 / n, X2.T @ X2 / n
-
-
 def _held_out_correlation(
-    fitted: Covariances, rest: Covariances, components: int, ridge: float
+    views: Sequence[Tensor], start: int, components: int, ridge: float
 ) -> float:
-    """The mean correlation on the `rest` along the directions of CCA on the `fitted` half."""
-    S11, S12, S22 = fitted
-    variances = torch.stack([S11.diagonal().mean(), S22.diagonal().mean()])
-    if not (variances > 0).all() or variances.isinf().any():
-        return float("nan")
-    R1, R2 = (
-        ridge * variance * torch.eye(len(S)).to(S)
-        for S, variance in zip((S11, S22), variances, strict=True)
-    )
-    L1 = torch.linalg.cholesky(S11 + R1)  # S11 + R1 = L1 L1^T
-    L2 = torch.linalg.cholesky(S22 + R2)
-    # The singular vectors of L1^{-1} S12 L2^{-T} are the directions p and q in coordinates in
-    # which S + R is the identity; L^{-T} takes them back to features.
-    A = solve_triangular(L1, S12, upper=False)
-    A = solve_triangular(L2, A.T, upper=False).T
-    left, _, right = torch.linalg.svd(A, full_matrices=False)
-    p = solve_triangular(L1.T, left[:, :components], upper=True)
-    q = solve_triangular(L2.T, right.T[:, :components], upper=True)
-    S11, S12, S22 = rest
-    variances = (p * ((S11 + R1) @ p)).sum(dim=0) * (q * ((S22 + R2) @ q)).sum(dim=0)
-    return ((p * (S12 @ q)).sum(dim=0) / variances.sqrt()).mean().item()
+    """Return the mean correlation on one half of the documents along directions of the other.
+
+    start: the first of the documents on which the directions are fitted, 0 or 1.
+    """
+    fitted = []  # of each view, in coordinates in which S + R is the identity
+    rest = []  # the held-out half, in the same coordinates
+    bases = []  # L and the ridge r of each view: S + R = S + r I = L L^T
+    for X in views:
+        half, other = _reduced(X[start::2], X[1 - start :: 2], len(X))
+        half = half - half.mean(dim=0)
+        other = other - other.mean(dim=0)
+        S = half.T @ half / (len(half) - 1)
+        variance = S.diagonal().mean()
+        if not 0 < variance < torch.inf:
+            return float("nan")
+        r = ridge * variance
+        L = torch.linalg.cholesky(S + r * torch.eye(len(S)).to(S))
+        bases.append((L, r))
+        fitted.append(solve_triangular(L, half.T, upper=False))  # (P, n)
+        rest.append(solve_triangular(L, other.T, upper=False))
+    # The singular vectors of L1^{-1} S12 L2^{-T} are the directions in these coordinates.
+    left, _, right = torch.linalg.svd(fitted[0] @ fitted[1].T, full_matrices=False)
+    variates = []
+    for (L, r), Z, u in zip(bases, rest, (left, right.T), strict=True):
+        u = u[:, :components]  # (P, k)
+        p = solve_triangular(L.T, u, upper=True)  # the directions of features
+        a = Z.T @ u / (Z.shape[1] - 1) ** 0.5  # (n, k)
+        variates.append(a / (a.square().sum(dim=0) + r * p.square().sum(dim=0)).sqrt())
+    return (variates[0] * variates[1]).sum(dim=0).mean().item()
 
 
 @torch.no_grad()
 def validate(
-    objective: Objective,
-    documents: TrainingDocuments,
+    objective: Objective | PairObjective,
+    documents: Documents,
     *,
     batch_size: int,
     dtype: torch.dtype | None = None,
     budget: int = 8192,
 ) -> dict[str, float]:
-    """The mean loss over `documents` and its parts by teacher, `norm`, `spread` and perhaps `cca`.
+    """Return the mean loss over `documents`, its parts, `norm`, `spread` and perhaps `cca`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the
     mean cosine distance between two. `cca` is the canonical correlation of the first contextual
     teacher's views, over all documents, and `cca_embeddings` that of the student's and that
     teacher's embeddings before their projections; both are left out where there are fewer than
-    `FEWEST` documents.
+    `FEWEST` documents. Pairs are those of epoch 0, which keeps the loss one function of the
+    student.
 
     Args:
         batch_size: documents whose losses are computed together; a single one left over joins the
@@ -218,21 +205,19 @@ def validate(
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
-    means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
-    contextual = [each.name for each in objective.teachings if each.role == "contextual"]
+    means = Means(objective.parts, dim=objective.student.dim, device=device)
     # f(y), g(c), y and c of each pass: (B, P), (B, P), (B, D) and (B, T)
     compared: list[list[Tensor]] = []
-    collate = Collate(documents, batch_size, budget, objective.student.padded)
-    for micro in collate.passes(range(len(documents))):
-        # The batches of a pass are the objective's groups. Only the last batch of all, which ends a
-        # pass, has another size.
-        targets = send_to_device(micro.targets, device, non_blocking=True)
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-            output = objective(micro.batch.to(device), **targets._asdict())
-        means.add([output.loss, *output.parts.values()], output.embeddings)
+    autocast = partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
+    cut = Cut(batch_size, budget, objective.student.padded)
+    # The batches of a pass are the objective's groups. Only the last batch of all, which ends a
+    # pass, has another size.
+    for part in documents.passes(range(len(documents)), cut):
+        output = part.learn(objective, device, autocast, _without_gradients)
+        means.add(output)
         if output.views is not None:
-            given = targets.teachers[contextual[0]].to(output.embeddings)
-            compared.append([*output.views, output.embeddings, given])
+            f, g, c = output.views
+            compared.append([f, g, output.embeddings, c])
     objective.train(was_training)
     values = means.values()
     if not compared or len(documents) < FEWEST:
@@ -241,3 +226,7 @@ def validate(
     values["cca"] = canonical_correlation(f, g)
     values["cca_embeddings"] = canonical_correlation(y, c)
     return values
+
+
+def _without_gradients(loss: Tensor) -> None:
+    """Stand for the backward pass, which a validation has not."""

@@ -6,19 +6,17 @@ gradient cache computes the loss of a batch whose activations do not fit into me
 """
 
 import hashlib
-import json
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, compress
-from typing import Any, Literal, NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerFast
 
@@ -28,17 +26,11 @@ from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.packed.packing import PackedBatch, pack, token_batches
-from docemb_lib.settings.sections import NO_PAIRS
+from docemb_lib.settings.sections import NO_PAIRS, Training
 from docemb_lib.student import Student
 from docemb_lib.student.student import Encoded
-from docemb_lib.training.batches import (
-    Tokens,
-    Updates,
-    consecutive_batches,
-)
-from docemb_lib.training.monitor import Means
+from docemb_lib.training.batches import Autocast, Backward, Cut, Tokens, consecutive_batches
 from docemb_lib.training.run import History, train_objective
-from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
 END = -1  # stands after each sentence among token ids
@@ -127,13 +119,55 @@ class PairBatch(NamedTuple):
 
     rows: list[int]  # the rows of the B documents
     parts: list[Part]
-    n_labels: int  # the number of tokens to predict in all parts
+    share: float = 1.0  # of the update's batches
+
+    @property
+    def tokens(self) -> int:
+        return sum(sum(part.texts.sizes) for part in self.parts)
 
     @property
     def order(self) -> Tensor:
         """Indices that put the texts of all parts into their order, (2B,)."""
         places = chain.from_iterable(part.places for part in self.parts)
         return torch.tensor(list(places)).argsort()
+
+    def learn(
+        self, model: PairObjective, device: torch.device, autocast: Autocast, backward: Backward
+    ) -> ObjectiveOutput:
+        """Accumulate the gradients of `share` times the loss of the batch.
+
+        The output has the embeddings of the first texts of the pairs.
+        """
+        parts = send_to_device(self.parts, device, non_blocking=True)
+
+        def embed(texts: PackedBatch) -> Tensor:
+            with autocast():
+                return full_precision(model.student(texts))
+
+        def losses_of(embeddings: Tensor) -> Tensor:
+            return model.contrast(*embeddings.chunk(2))  # (2B, D) to (B,)
+
+        contrast, embeddings = accumulate_gradients(
+            embed,
+            [part.texts for part in parts],
+            self.order,
+            losses_of,
+            share=self.share,
+            backward=backward,
+        )
+        losses = {"contrast": contrast.mean()}
+        if model.head is not None and model.mlm_weight:
+            losses["mlm"] = contrast.new_zeros(())
+            words = model.student.model.get_input_embeddings().weight
+            predicted = sum(int((part.labels != NO_LABEL).sum()) for part in self.parts)
+            for part in parts:
+                with autocast():
+                    summed = model.head.loss(model.student.hidden(part.masked), part.labels, words)
+                    mean = summed / max(predicted, 1)
+                backward(mean * (model.mlm_weight * self.share))
+                losses["mlm"] = losses["mlm"] + mean.detach()
+        total = losses["contrast"] + model.mlm_weight * losses.get("mlm", 0)
+        return ObjectiveOutput(total, losses, embeddings[: len(self.rows)], None)
 
 
 class PairedDocuments:
@@ -148,6 +182,8 @@ class PairedDocuments:
         pairs: "halves" or "dropout". Both leave out the same documents, so that a comparison is of
             the pairs alone.
     """
+
+    splits_batches = True  # a pass may hold a single text
 
     def __init__(
         self,
@@ -178,7 +214,7 @@ class PairedDocuments:
         if kept < n:
             message = "%d of %d documents have fewer than two sentences, and are left out"
             logger.warning(message, n - kept, n)
-        self.ids = [ids[row] for row in self.rows.tolist()]
+        self.ids: Sequence[str] = [ids[row] for row in self.rows.tolist()]
         self.lengths = (lengths - self.n_sentences)[self.rows]  # in tokens
         special = tokenizer("")["input_ids"]
         # Ids, masked ids and labels of the special tokens. The first opens a text, the rest end it.
@@ -194,30 +230,33 @@ class PairedDocuments:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def digest(self) -> str:
-        """SHA-256 of the pairs, the seed, the ids and the lengths."""
-        names = json.dumps([self.pairs, self.seed, self.ids]).encode()
-        return hashlib.sha256(names + self.lengths.astype(np.int64).tobytes()).hexdigest()
+    def identity(self) -> list[object]:
+        """Return the kind of pairs, the seed, the ids and the lengths."""
+        return [self.pairs, self.seed, self.ids, self.lengths.tolist()]
+
+    def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[PairBatch]:
+        """Yield the pairs of each batch of an update."""
+        batches = consecutive_batches(rows, cut.batch_size)
+        for batch in batches:
+            packed = self.pack(batch, epoch=epoch, budget=cut.budget, padded=cut.padded)
+            yield packed._replace(share=1 / len(batches))
 
     def pack(
         self, rows: Sequence[int], *, epoch: int, budget: int, padded: Callable[[int], int] = int
     ) -> PairBatch:
-        """The pairs of a batch in this epoch.
+        """Draw the pairs of a batch in this epoch.
 
-        Args:
-            budget: tokens in a pass, with padding; a longer text has a pass of its own.
-            padded: see `Student.padded`; the default is without padding.
+        budget: tokens of a part, with padding; a longer text is a part alone. padded: see
+        `Student.padded`; the default is without padding.
         """
         first, second = zip(*(self._draw(row, epoch) for row in rows), strict=True)
         texts = [*first, *second]
         parts = []
-        n_labels = 0
         for places in token_batches([padded(text.shape[1]) for text in texts], budget):
             ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
-            part = Part(places, pack(ids), pack(masked), torch.from_numpy(np.concatenate(labels)))
-            parts.append(part)
-            n_labels += int((part.labels != NO_LABEL).sum())
-        return PairBatch(list(rows), parts, n_labels)
+            of_part = torch.from_numpy(np.concatenate(labels))
+            parts.append(Part(places, pack(ids), pack(masked), of_part))
+        return PairBatch(list(rows), parts)
 
     def _draw(self, row: int, epoch: int) -> list[np.ndarray]:
         """Both texts of a pair, (3, T) each: ids with special tokens, masked ids, and labels."""
@@ -275,53 +314,16 @@ def accumulate_gradients(
     return losses.detach(), embeddings.detach()
 
 
-def learn_from_pairs(
-    model: PairObjective,
-    batch: PairBatch,
-    *,
-    autocast: Callable[[], AbstractContextManager[object]],
-    share: float,
-    backward: Callable[[Tensor], object],
-) -> ObjectiveOutput:
-    """The losses of a batch and the embeddings of the first texts of its pairs.
-
-    Accumulates the gradients of `share` times the loss.
-    """
-    parts = send_to_device(batch.parts, model.student.device, non_blocking=True)
-
-    def embed(texts: PackedBatch) -> Tensor:
-        with autocast():
-            return full_precision(model.student(texts))
-
-    contrast, embeddings = accumulate_gradients(
-        embed,
-        [part.texts for part in parts],
-        batch.order,
-        lambda embeddings: model.contrast(*embeddings.chunk(2)),  # (2B, D) to (B,)
-        share=share,
-        backward=backward,
-    )
-    losses = {"contrast": contrast.mean()}
-    if model.head is not None and model.mlm_weight:
-        losses["mlm"] = contrast.new_zeros(())
-        words = model.student.model.get_input_embeddings().weight
-        for part in parts:
-            with autocast():
-                summed = model.head.loss(model.student.hidden(part.masked), part.labels, words)
-                mean = summed / max(batch.n_labels, 1)
-            backward(mean * (model.mlm_weight * share))
-            losses["mlm"] = losses["mlm"] + mean.detach()
-    total = losses["contrast"] + model.mlm_weight * losses.get("mlm", 0)
-    return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
-
-
 def train_on_pairs(
     objective: PairObjective,
     train: PairedDocuments,
     validation: PairedDocuments,
-    **options: Any,
+    *,
+    settings: Training,
+    seed: int,
+    folder: Path,
 ) -> History:
-    """Train `objective` in place on pairs of `train`, with the options of `train_objective`.
+    """Train `objective` in place on pairs of `train`, see `train_objective`.
 
     Raises InputError for several processes, and for pairs by dropout of a student without dropout.
     """
@@ -331,14 +333,9 @@ def train_on_pairs(
         )
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError(NO_PAIRS)
-    options["settings"].check_fills_a_batch(len(train), "simde.training")
+    settings.check_fills_a_batch(len(train), "simde.training")
     return train_objective(
-        objective,
-        train,
-        validation,
-        **options,
-        trainer_class=PairTrainer,
-        pass_documents=1,
+        objective, train, validation, settings=settings, seed=seed, folder=folder
     )
 
 
@@ -348,89 +345,3 @@ def has_dropout(student: Student) -> bool:
         "dropout" in name and isinstance(value, int | float) and value > 0
         for name, value in student.config.to_dict().items()
     )
-
-
-class PairTrainer(DistillationTrainer):
-    """Trains a `PairObjective`, in one process."""
-
-    model: PairObjective
-    train_dataset: PairedDocuments
-
-    def collate(self, updates: Updates) -> Callable[[list[int]], list[PairBatch]]:
-        size = self.settings.batch_size
-        documents = self.train_dataset
-        padded = self.model.student.padded
-
-        def update(rows: list[int]) -> list[PairBatch]:
-            return [
-                documents.pack(batch, epoch=updates.epoch, budget=self.budget, padded=padded)
-                for batch in consecutive_batches(rows, size)
-            ]
-
-        return update
-
-    def training_step(
-        self, model: nn.Module, inputs: Any, num_items_in_batch: Tensor | int | None = None
-    ) -> Tensor:
-        """Accumulate the gradients of one update: the mean over its batches of pairs."""
-        model.train()
-        batches: list[PairBatch] = inputs
-        outputs = [
-            learn_from_pairs(
-                self.model,
-                batch,
-                autocast=self.compute_loss_context_manager,
-                share=1 / len(batches),
-                backward=self.accelerator.backward,
-            )
-            for batch in batches
-        ]
-        losses = [output.loss / len(outputs) for output in outputs]
-        rows = [batch.rows for batch in batches]
-        tokens = sum(sum(part.texts.sizes) for batch in batches for part in batch.parts)
-        tokens *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
-        parts = {}
-        for name in outputs[0].parts:
-            parts[name] = torch.stack([output.parts[name] for output in outputs]).mean()
-        each = torch.stack(losses)
-        self.check_finite(rows, each)
-        embeddings = torch.cat([output.embeddings for output in outputs])
-        self.monitor.add(ObjectiveOutput(each.sum(), parts, embeddings, None), tokens=tokens)
-        return each.sum()
-
-    def validation_means(self) -> dict[str, float]:
-        return validate_pairs(self.model, self.eval_dataset, **self.validation_options)
-
-
-@torch.no_grad()
-def validate_pairs(
-    objective: PairObjective,
-    documents: PairedDocuments,
-    *,
-    batch_size: int,
-    dtype: torch.dtype | None,
-    budget: int,
-) -> dict[str, float]:
-    """Means over `documents`: `loss`, `contrast`, `mlm`, `norm` and `spread`.
-
-    `norm` and `spread` are of the first texts. The pairs are those of epoch 0, which keeps the loss
-    one function of the student. Batches are those of `validate`.
-    """
-    device = objective.student.device
-    was_training = objective.training
-    objective.eval()
-    names = ["contrast", "mlm"] if objective.mlm_weight else ["contrast"]
-    means = Means(names, dim=objective.student.dim, device=device)
-    padded = objective.student.padded
-    for rows in consecutive_batches(range(len(documents)), batch_size):
-        output = learn_from_pairs(
-            objective,
-            documents.pack(rows, epoch=0, budget=budget, padded=padded),
-            autocast=partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None),
-            share=1,
-            backward=lambda loss: None,
-        )
-        means.add([output.parts[name] for name in names], output.embeddings)
-    objective.train(was_training)
-    values = means.values()
-    return {"loss": values["contrast"] + objective.mlm_weight * values.get("mlm", 0.0), **values}

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,15 +19,13 @@ from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training.batches import Updates
+from docemb_lib.training.batches import Cut, Documents, Updates
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
     CHECKPOINTS,
     Bar,
     Checkpoints,
-    Curve,
-    DistillationTrainer,
-    Stop,
+    StudentTrainer,
     find_checkpoint,
 )
 
@@ -38,7 +36,7 @@ AUTOCAST: dict[str, torch.dtype | None] = {
     "fp16": torch.float16,
     "fp32": None,
 }
-PROBE = (32, 160)  # lengths in tokens of the documents that measure the memory of a token
+PROBE = 160  # tokens of the document that measures the memory of a token
 # The share of the free memory for activations. Gradients, a layer's working set and fragments need
 # the rest.
 SHARE = 0.5
@@ -58,14 +56,6 @@ class History(NamedTuple):
     validation: list[dict[str, float]]
 
 
-class Documents(Protocol):
-    """What a run asks of documents: `TrainingDocuments` and `PairedDocuments` have it."""
-
-    def __len__(self) -> int: ...
-
-    def digest(self) -> str: ...
-
-
 def train_objective(
     model: Objective | PairObjective,
     train: Documents,
@@ -74,21 +64,12 @@ def train_objective(
     settings: Training,
     seed: int,
     folder: Path,
-    trainer_class: type[DistillationTrainer] = DistillationTrainer,
-    pass_documents: int | None = None,
-    **options: Any,
 ) -> History:
     """Train `model` in place, resuming from the last complete checkpoint in `folder/checkpoints`.
 
-    The checkpoints stay: call `remove_checkpoints` once the result is saved.
-
-    Args:
-        trainer_class: the trainer, which gets `options`.
-        pass_documents: number of documents that one pass must hold, however long they are. None: a
-            batch.
-
-    Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError
-    for a loss that is not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
+    The checkpoints stay: call `remove_checkpoints` once the result is saved. Raises InputError for
+    too few documents, and for a checkpoint of another run; FloatingPointError for a loss that is
+    not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
     """
     processes = int(os.environ.get("WORLD_SIZE", 1))
     settings.check_fills_a_batch(len(train) // processes)
@@ -98,7 +79,6 @@ def train_objective(
     of_epoch = Updates(len(train), settings, seed=seed, epoch=int, processes=processes)
     updates = settings.epochs * len(of_epoch)
     args = training_arguments(settings, precision, updates=updates, seed=seed, folder=checkpoints)
-    shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     configuration = {
         "processes": processes,
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -106,8 +86,7 @@ def train_objective(
         "seed": seed,
         "objective": repr(model),
         "torch": torch.__version__,
-        "weights": shapes,
-        "documents": [train.digest(), validation.digest()],
+        "documents": [train.identity(), validation.identity()],
     }
     identity = fingerprint_of(configuration)
     with args.main_process_first(local=False):  # it removes what others must not find
@@ -115,34 +94,25 @@ def train_objective(
     args.eval_on_start = last is None  # a resumed run has that row already
     student: Student = model.student
     model.to(args.device)
-    # The processes that share the memory of this machine.
-    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    pass_documents = pass_documents or settings.batch_size
-    set_up(student, settings, dtype, processes=neighbours, pass_documents=pass_documents)
-    budget = settings.batch_tokens or budget_of_last
-    if not budget:
-        budget = batch_tokens_for(student, dtype=dtype, processes=neighbours)
+    pass_documents = 1 if train.splits_batches else settings.batch_size
+    set_up(student, settings, dtype, pass_documents=pass_documents)
+    budget = settings.batch_tokens or budget_of_last or batch_tokens_for(student, dtype=dtype)
     monitor = Monitor(model.parts, dim=student.dim, device=args.device)
     marker = {"configuration": identity, "batch_tokens": budget}
-    stop = Stop()
+    policy = Checkpoints(marker, monitor, resumed=last)
     bar = Bar()
-    with stop.listening(processes), contextlib.closing(bar):
-        trainer = trainer_class(
+    with policy.listening(processes), contextlib.closing(bar):
+        trainer = StudentTrainer(
             model=model,
             args=args,
             train_dataset=train,
             eval_dataset=validation,
             settings=settings,
-            budget=budget,
+            # A student whose forward pass is padded counts its padding among the tokens of a pass.
+            cut=Cut(settings.batch_size, budget, student.padded),
             dtype=dtype,
             monitor=monitor,
-            callbacks=[
-                Curve(),
-                bar,
-                Checkpoints(marker, monitor, resumed=last),
-                stop,
-            ],
-            **options,
+            callbacks=[bar, policy],
         )
         trainer.remove_callback(PrinterCallback)
         # The Trainer gives all processes one seed, and so equal dropout.
@@ -154,13 +124,13 @@ def train_objective(
             # its last traceback.
             if trainer.optimizer is not None:
                 trainer.optimizer.state.clear()
-    rows = trainer.state.log_history
-    trained = [row for row in rows if "learning_rate" in row]
-    validations = []
-    for row in rows:
+    history = History(train=[], validation=[])
+    for row in trainer.state.log_history:
+        if "learning_rate" in row:
+            history.train.append(row)
         if "eval_loss" in row:
-            validations.append({name.removeprefix("eval_"): row[name] for name in row})
-    return History(train=trained, validation=validations)
+            history.validation.append({name.removeprefix("eval_"): row[name] for name in row})
+    return history
 
 
 def leave_group() -> None:
@@ -215,19 +185,19 @@ def set_up(
     settings: Training,
     dtype: torch.dtype | None,
     *,
-    processes: int,
     pass_documents: int,
 ) -> None:
     """Choose checkpointing and compilation.
 
-    The results are the same but for rounding and the draws of dropout.
+    The results are the same but for rounding and the draws of dropout. pass_documents: the number
+    of documents that one pass must hold, however long they are.
     """
     student.compiled = False
     student.checkpointing = False
     if settings.checkpointing is None:
         longest = pass_documents * student.padded(student.max_tokens)  # tokens of a pass
         needed = longest * activation_bytes(student, dtype=dtype)
-        student.checkpointing = needed > _room(student.device, processes)
+        student.checkpointing = needed > _room(student.device)
     else:
         student.checkpointing = settings.checkpointing
     if settings.compile is None:
@@ -251,13 +221,13 @@ def precision_of(asked: Precision | None) -> Precision:
     return "fp16" if device.type == "cuda" and asked_precision() == "auto" else "fp32"
 
 
-def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
+def batch_tokens_for(student: Student, *, dtype: torch.dtype | None) -> int:
     """Tokens of a pass, with padding, that half of the free memory holds.
 
     They are a power of two, but at least the longest text.
     """
     bytes_per_token = activation_bytes(student, dtype=dtype)
-    fitting = int(_room(student.device, processes) / bytes_per_token)
+    fitting = int(_room(student.device) / bytes_per_token)
     power = 1 << max(fitting.bit_length() - 1, 0)  # the largest that is at most `fitting`
     longest = student.padded(student.max_tokens)
     return max(min(power, LARGEST[student.device.type]), longest)
@@ -266,20 +236,17 @@ def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: 
 def activation_bytes(student: Student, *, dtype: torch.dtype | None) -> float:
     """Bytes per token, or padding, that a forward pass saves for the backward pass.
 
-    They are measured as the difference of two passes.
+    They are measured as the difference of two passes, in which the weights that are saved cancel.
     """
-    if not student.packed:  # documents of different lengths may be padded to the same one
-        n = min(student.padded(PROBE[1]), student.max_tokens)
-        difference = _saved(student, [n, n], dtype) - _saved(student, [n], dtype)
-        return difference / student.padded(n)
-    few, many = (min(size, student.max_tokens) for size in PROBE)
-    difference = _saved(student, [many, few], dtype) - _saved(student, [few, few], dtype)
-    return max(difference, 1) / max(many - few, 1)
+    n = min(student.padded(PROBE), student.max_tokens)
+    difference = _saved(student, [n, n], dtype) - _saved(student, [n], dtype)
+    return difference / student.padded(n)
 
 
-def _room(device: torch.device, processes: int) -> float:
-    """Bytes for activations; a GPU belongs to one process."""
-    return SHARE * free_memory(device) / (processes if device.type == "cpu" else 1)
+def _room(device: torch.device) -> float:
+    """Bytes for activations; a GPU belongs to one process, a machine to those of torchrun on it."""
+    sharing = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if device.type == "cpu" else 1
+    return SHARE * free_memory(device) / sharing
 
 
 def _saved(student: Student, sizes: Sequence[int], dtype: torch.dtype | None) -> int:

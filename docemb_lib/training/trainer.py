@@ -2,11 +2,10 @@
 
 An update of the weights goes through these steps:
 
-1. `Updates` draws the rows of its documents, and `Collate` cuts them into passes (`batches`).
+1. `Updates` draws the rows of its documents, and the documents cut them into passes (`batches`).
 2. `training_step` runs the passes one after the other and sums their gradients.
 3. The Trainer clips the gradient, lets the optimizer step, and moves the learning rate on.
-4. The callbacks below move the bar on, stop on request, and decide what is logged, validated and
-   saved.
+4. `Bar` moves on. `Checkpoints` decides what is logged, validated and saved, and stops on request.
 
 A checkpoint holds all that the rest of a run depends on: the objective (student, projections,
 running statistics), optimizer, schedule, the states of the random number generators, the history,
@@ -18,7 +17,6 @@ Under torchrun each process goes through batches of its own, `DistributedDataPar
 gradients, and all compute with the running statistics of the first process, whose history counts.
 """
 
-import io
 import json
 import logging
 import math
@@ -26,16 +24,15 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -43,32 +40,29 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import write_text
 from docemb_lib.base.integrity import MARKER, damaged, sealed
-from docemb_lib.base.progress import live_cell, progress, stopped
-from docemb_lib.losses import ObjectiveOutput
+from docemb_lib.base.progress import progress, stopped
 from docemb_lib.settings.sections import Training
-from docemb_lib.training.batches import Collate, MicroBatch, Updates
+from docemb_lib.training.batches import Cut, Pass, Updates
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"  # their folder, in that of the run
 BAR = "training the student"
-EVERY = 3.0  # seconds between two drawings of the curve
 AGAIN = 1.0  # seconds until a further Ctrl-C is a second one, not an echo of a launcher
 
 
-class DistillationTrainer(Trainer):
-    """Trains an `Objective`.
+class StudentTrainer(Trainer):
+    """Trains an `Objective` or a `PairObjective`.
 
-    A batch of the Trainer is one update of the weights. `Collate` cuts it into as many passes as
+    A batch of the Trainer is one update of the weights. The documents cut it into as many passes as
     memory asks for, and `training_step` accumulates their gradients. The Trainer's own gradient
     accumulation is not used, because its passes all have the same number of documents, whatever
-    their lengths. A subclass changes the content of an update (`collate`), its gradients
-    (`training_step`) and `validation_means`.
+    their lengths.
 
     Args:
         settings: the settings of the training.
-        budget: the tokens of a pass, with padding.
+        cut: how an update is cut into passes.
         dtype: the dtype of autocast in validation. None: no autocast.
         monitor: the object that collects the rows of the history.
         **kwargs: the arguments of `transformers.Trainer`.
@@ -80,39 +74,24 @@ class DistillationTrainer(Trainer):
         self,
         *,
         settings: Training,
-        budget: int,
+        cut: Cut,
         dtype: torch.dtype | None,
         monitor: Monitor,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = settings
-        self.budget = budget
+        self.cut = cut
+        self.dtype = dtype
         self.monitor = monitor
-        self.validation_options: dict[str, Any] = {
-            "batch_size": settings.batch_size,
-            "dtype": dtype,
-            "budget": budget,
-        }
-
-    def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
-        """The function that turns the rows of an update into the `inputs` of `training_step`."""
-        # A student whose forward pass is padded counts its padding among the tokens of a pass.
-        padded = self.model.student.padded
-        batch_size = self.settings.batch_size
-        return Collate(self.train_dataset, batch_size, self.budget, padded)
-
-    def validation_means(self) -> dict[str, float]:
-        """The mean loss over the validation documents, and the rest of a validation row."""
-        return validate(self.model, self.eval_dataset, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
-        """The updates of an epoch, each a list of micro-batches.
+        """The updates of an epoch, each a list of passes.
 
         `Updates` gives each process its own. So the loader is not handed to accelerate.
         """
-        # The data set is the row numbers alone. `collate` reads the documents of all rows of an
-        # update at once, because it packs them by their lengths.
+        # The data set is the row numbers alone. The documents of all rows of an update are read at
+        # once, because they are packed by their lengths.
         rows: Any = range(len(self.train_dataset))
         # The order is a function of seed and epoch. Updates ask for the epoch when an iteration
         # begins: a resumed run draws the order of the epoch in which it was saved, and the Trainer
@@ -125,11 +104,15 @@ class DistillationTrainer(Trainer):
             process=self.args.process_index,
             processes=self.args.world_size,
         )
+
+        def collate(rows: list[int]) -> list[Pass]:
+            return list(self.train_dataset.passes(rows, self.cut, updates.drawn))
+
         return DataLoader(
             rows,
             batch_sampler=updates,
-            collate_fn=self.collate(updates),
-            # A GPU copies from pinned memory while it computes: see `learn`.
+            collate_fn=collate,
+            # A GPU copies from pinned memory while it computes: see `MicroBatch.learn`.
             pin_memory=self.args.device.type == "cuda",
         )
 
@@ -191,7 +174,13 @@ class DistillationTrainer(Trainer):
         know a row of validation.
         """
         start = time.perf_counter()
-        means = self.validation_means()
+        means = validate(
+            self.model,
+            self.eval_dataset,
+            batch_size=self.cut.batch_size,
+            dtype=self.dtype,
+            budget=self.cut.budget,
+        )
         self.monitor.started += time.perf_counter() - start  # leaves this time out of the speed
         # A resumed run has the first row, with the spread before training, in its history.
         spreads = (row["eval_spread"] for row in self.state.log_history if "eval_spread" in row)
@@ -205,55 +194,34 @@ class DistillationTrainer(Trainer):
         )
         return metrics
 
-    def learn(
-        self, model: nn.Module, micro: MicroBatch, *, scale: float
-    ) -> tuple[ObjectiveOutput, Tensor]:
-        """Run one pass, and accumulate the gradients of `scale` times its loss.
-
-        Returns:
-            The objective's output, and the scaled loss, (), without gradient.
-        """
-        # The copies to a GPU come from pinned memory, so they overlap with its work.
-        micro = send_to_device(micro, self.args.device, non_blocking=True)
-        with self.compute_loss_context_manager():  # autocast
-            output: ObjectiveOutput = model(micro.batch, **micro.targets._asdict())
-        # The objective's loss is the mean over the documents of this pass.
-        loss = output.loss * scale
-        self.accelerator.backward(loss)
-        return output, loss.detach()
-
     def training_step(
         self,
         model: nn.Module,
-        inputs: list[MicroBatch],
+        inputs: list[Pass],
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
-        """Accumulate the gradients of one update.
+        """Accumulate the gradients of one update, and return its loss, ().
 
         Let n be the documents of the update, n_k those of pass k, and L_k their mean loss. The loss
         of the update is the mean over all n documents, sum_k (n_k / n) L_k. DDP takes the mean over
         the processes, which have as many documents each.
 
-        Args:
-            model: the objective, in DDP where there are several processes.
-            inputs: the passes, from `collate`.
-
-        Returns:
-            The loss of the update, ().
+        model: the objective, in DDP where there are several processes.
         """
         model.train()
+        autocast = self.compute_loss_context_manager
         losses = []
-        for number, micro in enumerate(inputs, 1):
+        for number, part in enumerate(inputs, 1):
             # DDP exchanges the sums of gradients in the last backward pass of an update. Processes
             # may have other numbers of passes before it.
             with self.accelerator.no_sync(model) if number < len(inputs) else nullcontext():
-                output, loss = self.learn(model, micro, scale=micro.share)
-            losses.append(loss)
-            self.monitor.add(output, tokens=sum(micro.batch.sizes))
+                output = part.learn(model, self.args.device, autocast, self.accelerator.backward)
+            losses.append(output.loss.detach() * part.share)
+            self.monitor.add(output, tokens=part.tokens)
         # The losses stay on the device until here, so that no pass waits for the one before.
         each = torch.stack(losses)  # (passes,)
         # The check waits for the device. One after all passes lets a GPU work without a break.
-        self.check_finite([micro.rows for micro in inputs], each)
+        self.check_finite([part.rows for part in inputs], each)
         return each.sum()
 
 
@@ -288,66 +256,41 @@ class Bar(TrainerCallback):
             self.bar.close()
 
 
-class Curve(TrainerCallback):
-    """The losses so far, drawn below the cell that a person runs, every few seconds and at the end.
+@dataclass(eq=False)
+class Checkpoints(TrainerCallback):
+    """Decides what is logged, validated and saved, and ends a run that is asked to stop.
 
-    In a terminal the bar shows the last loss.
-    """
-
-    drawn = 0.0  # seconds of the clock when it was drawn last; 0: not yet
-
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        if time.monotonic() - self.drawn >= EVERY:
-            self.on_train_end(args, state, control)
-
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Draw the losses anew, in place."""
-        if not state.is_world_process_zero or live_cell() is None:
-            return
-        from IPython.display import Image, display
-        from matplotlib.figure import Figure  # imported only where something is drawn
-
-        figure = Figure(figsize=(6, 2.5), layout="constrained")
-        ax = figure.subplots()
-        for name, column, look in (("training", "loss", "-"), ("validation", "eval_loss", "o-")):
-            rows = [(row["step"], row[column]) for row in state.log_history if column in row]
-            ax.plot(*np.array(rows).reshape(-1, 2).T, look, label=name)
-        ax.set(xlabel="updates", ylabel="loss", xlim=(0, state.max_steps))
-        ax.legend()
-        file = io.BytesIO()
-        figure.savefig(file, format="png")
-        place = {"display_id": f"losses-{id(self)}", "update": self.drawn > 0}
-        display(Image(file.getvalue()), **place)
-        self.drawn = time.monotonic()
-
-
-class Stop(TrainerCallback):
-    """On Ctrl-C or SIGTERM: a checkpoint after the current update, then an end.
-
+    It completes the Trainer's checkpoints with the monitor's state and the marker, and restores
+    that state. On Ctrl-C or SIGTERM, a checkpoint follows the current update, then an end.
     Jupyter's stop button is a Ctrl-C. Schedulers of clusters send SIGTERM some time before they
-    kill, so that no update is lost. One of several processes would wait for the others, which may
-    be an update further, so in these the signals have their usual effect.
+    kill, so that no update is lost.
 
-    The request is kept here. The Trainer's `should_training_stop` could not hold it: the Trainer
-    resets it when it begins, which may be after the signal, and sets it after the last update,
-    where it says nothing about a signal.
+    The request to stop is kept here. The Trainer's `should_training_stop` could not hold it: the
+    Trainer resets it when it begins, which may be after the signal, and sets it after the last
+    update, where it says nothing about a signal.
+
+    Args:
+        marker: the content of the marker, without the checksums of the checkpoint.
+        monitor: the sums since the last row, which a resumed run needs for its next row.
+        resumed: the checkpoint that the run goes on from. None: the run starts anew.
     """
 
-    requested = 0  # the number of the signal
-    since = 0.0  # seconds of the clock when it came
-    updates = 0
-    saved = 0  # updates in the newest checkpoint
+    marker: Mapping[str, Any]
+    monitor: Monitor
+    resumed: Path | None
+    requested: int = 0  # the number of the signal
+    since: float = 0.0  # seconds of the clock when it came
+    updates: int = 0
+    saved: int = 0  # updates in the newest checkpoint
 
     @contextmanager
     def listening(self, processes: int) -> Iterator[None]:
         """Take note of both signals in this context, where there is one process.
 
-        At its end, Stopped is raised after Ctrl-C, and SIGTERM has its usual effect if it came. A
-        second Ctrl-C ends the update in hand at once, without a checkpoint.
+        One of several processes would wait for the others, which may be an update further, so in
+        these the signals have their usual effect. At the end of the context, Stopped is raised
+        after Ctrl-C, and SIGTERM has its usual effect if it came. A second Ctrl-C ends the update
+        in hand at once, without a checkpoint.
         """
         # Python lets only the main thread set signal handlers.
         if processes > 1 or threading.current_thread() is not threading.main_thread():
@@ -386,48 +329,9 @@ class Stop(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Restore what the Trainer does not know of a checkpoint, and start the clock."""
         self.updates = state.max_steps
         self.saved = state.global_step
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        if self.requested:
-            control.should_save = True
-            control.should_training_stop = True
-
-    # A validation can take as long as many updates, and after the last one no update follows.
-    on_evaluate = on_step_end
-
-    def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        self.saved = state.global_step
-
-
-class Checkpoints(TrainerCallback):
-    """Completes the Trainer's checkpoints with the monitor's state and the marker.
-
-    It also restores the monitor's state, and decides what is logged, validated and saved after the
-    last update.
-
-    Args:
-        marker: the content of the marker, without the checksums of the checkpoint.
-        monitor: the sums since the last row, which a resumed run needs for its next row.
-        resumed: the checkpoint that the run goes on from. None: the run starts anew.
-    """
-
-    def __init__(
-        self, marker: Mapping[str, Any], monitor: Monitor, *, resumed: Path | None
-    ) -> None:
-        self.marker = marker
-        self.monitor = monitor
-        self.resumed = resumed
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Restore what the Trainer does not know of a checkpoint, and start the clock."""
         if self.resumed is not None:
             self.monitor.load(self.resumed)
             # The Trainer takes the intervals of logs and checkpoints from the checkpoint. They do
@@ -445,13 +349,26 @@ class Checkpoints(TrainerCallback):
             control.should_evaluate = True
             # The Trainer would always save here, but the result itself is saved next.
             control.should_save = state.global_step % state.save_steps == 0
+        self.on_evaluate(args, state, control)
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Save and stop on request.
+
+        A validation can take as long as many updates, and after the last one no update follows.
+        """
+        if self.requested:
+            control.should_save = True
+            control.should_training_stop = True
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Add the state of the monitor, then the marker."""
         # The Trainer has written its part of the checkpoint before it calls.
-        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        self.saved = state.global_step
+        checkpoint = Path(args.output_dir) / f"checkpoint-{self.saved}"
         if args.world_size > 1:
             dist.barrier()  # every process has written the state of its generators
         if state.is_world_process_zero:

@@ -134,7 +134,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     """The shortest, the median and the longest validation document."""
     import torch
 
-    from docemb_lib.losses import SDL, SoftCCA
+    from docemb_lib.losses import SDL
 
     stage = run.students
     objective = stage.objective()
@@ -152,21 +152,19 @@ def three_documents(run: Run) -> ThreeDocuments:
         by_role = {teaching.role: teaching for teaching in objective.teachings}
         losses = {role: teaching.loss for role, teaching in by_role.items()}
         t = targets.teachers.get("structural", y).to(y)
-        f, c = output.views or (y, y)
+        f, c, _ = output.views or (y, y, y)
         structural = contextual = 0 * lengths
         if "structural" in losses:
             structural = losses["structural"](y, t, objective.weighting.keep(lengths))
         if "contextual" in losses:
-            contextual, *parts = by_role["contextual"].losses(f, c).unbind(dim=1)
+            contextual = by_role["contextual"].losses(f, c)[:, 0]
 
-    delta = 0.0
-    loss = losses.get("contextual")
-    if isinstance(loss, SoftCCA):
-        delta = float(parts[2][0]) if loss.delta == "balance" else float(loss.delta)
-        decorrelation = loss.student_decorrelation
-        if decorrelation.reduction == "sum":  # delta of the sum, which has so many cells
-            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
-            delta *= max(cells, 1)
+    decorrelations = [module for module in objective.modules() if isinstance(module, SDL)]
+    given = getattr(losses.get("contextual"), "delta", 0.0)
+    delta = float(output.parts.get("delta", given))
+    if decorrelations and decorrelations[0].reduction == "sum":  # delta of so many cells
+        covariance = decorrelations[0].covariance
+        delta *= max(covariance.numel() - len(covariance), 1)
 
     return ThreeDocuments(
         lengths=lengths,
@@ -174,7 +172,7 @@ def three_documents(run: Run) -> ThreeDocuments:
         t=t,
         f=f,
         c=c,
-        decorrelations=[module for module in objective.modules() if isinstance(module, SDL)],
+        decorrelations=decorrelations,
         weights=objective.weighting.weights(lengths, roles=losses),
         structural=structural,
         contextual=contextual,

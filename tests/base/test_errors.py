@@ -8,7 +8,6 @@ from conftest import docemb
 
 from docemb_lib.base.errors import spreadsheet_cell
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 
 FORMULAS = ["=1+1", "=cmd|' /C calc'!A0", "+1", "@SUM(A1)", "\t=1", "-1+cmd|' /C calc'!A0"]

@@ -4,11 +4,12 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 BUILD = """
-from docemb_lib.workspace import Workspace
+from pathlib import Path
+from docemb_lib.runs.store import cached
 def build(folder):
     print("at work", flush=True)
     time.sleep(60)
-Workspace(%r).artefact("teacher-embeddings", {}, build)
+cached(%r, {}, build, root=Path(%r))
 """
 
 
@@ -37,9 +38,12 @@ def stopped():
     manager.shutdown_kernel(now=True)
 
 
-def test_a_stopped_build_is_one_line_that_says_what_it_was(stopped, tmp_path):
-    line = "stopped while building teacher embeddings; run the cell again to go on"
-    assert stopped(BUILD % str(tmp_path)) == [line]
+@pytest.mark.parametrize(
+    ("kind", "name"), [("task-statistics", "task statistics"), ("embeddings/0123", "embeddings")]
+)
+def test_a_stopped_build_is_one_line_that_says_what_it_was(stopped, tmp_path, kind, name):
+    line = f"stopped while building {name}; run the cell again to go on"
+    assert stopped(BUILD % (kind, str(tmp_path))) == [line]
 
 
 def test_any_other_stopped_cell_is_one_line(stopped):

@@ -11,34 +11,24 @@ import pytest
 from conftest import docemb, write_files
 
 from docemb_lib.runs import models
-from docemb_lib.runs.run import Run
-from docemb_lib.runs.kinds import TITLES, Form, Kind, label_of
-from docemb_lib.runs.models import untrained_model
+from docemb_lib.runs.kinds import TITLES, Form, Identity, Kind
 from docemb_lib.runs.references import recorded_baselines
 from docemb_lib.runs.run import Run
+from docemb_lib.runs.store import link
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 80, "One."]
 
 
 def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(workspace_root):
-    stages = Stages(Run("06_evaluation", Profile.load("small")), Workspace(workspace_root))
-    untrained = untrained_model(run.students)
-    folder = run.students.untrained.path
-    at_folder = models.forms_at(str(folder), stages.workspace).models
-    assert [model.fingerprint for model in at_folder] == [untrained.fingerprint]
-    link = stages.workspace.link("students", "it", folder)
-    (linked,) = models.forms_at(str(link), stages.workspace).models
-    assert (linked.label, linked.fingerprint) == ("it", untrained.fingerprint)
+    run = Run("06_evaluation", Profile.load("small"))
+    untrained = run.untrained
+    folder = run.students.untrained
     copied = workspace_root / "copy"
     shutil.copytree(folder, copied)
-    (elsewhere,) = models.forms_at(str(copied), stages.workspace).models
-    assert (elsewhere.label, copied.name in elsewhere.fingerprint) == (
-        "copy",
-        False,
-    )  # another may take its place
-    np.testing.assert_array_equal(elsewhere.embed(TEXTS), untrained.embed(TEXTS))
+    for path in (folder, link("students", "it", folder), copied):
+        (model,) = models.forms_at(str(path)).models
+        assert (model.label, model.fingerprint) == (path.name, untrained.fingerprint)
     documents = workspace_root / "d.jsonl"
     out = workspace_root / "e.npy"
     documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
@@ -50,24 +40,21 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_baselines_are_those_of_the_newest_comparable_evaluation(
-    workspace_root, workspace, changed
-):
+def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root, changed):
     for seed in range(2):
         run = Run.of("06_evaluation", Profile.load("small"), seed=seed)
         rows = [(Kind.STUDENT, form, run.label, f"own {form}") for form in Form]
         rows.append((Kind.UNTRAINED, Form.SAVED, "", f"before {seed}"))
         rows.append((Kind.TFIDF, Form.SAVED, "", "words"))
         described = pd.DataFrame(rows, columns=["kind", "form", "name", "fingerprint"])
-        labels = [label_of(kind, form, name) for kind, form, name, _ in rows]
+        labels = [Identity(kind, form, name).label for kind, form, name, _ in rows]
         described = described.assign(model=labels, **{"fitted on": "task", "ranks_only": False})
         run.finish({}, tables={"models": described})
     if changed:
         path = workspace_root / "params" / "small.yaml"
         path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
     found = [
-        (model.label, model.fingerprint)
-        for model in recorded_baselines(Profile.load("small"), workspace)
+        (model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"))
     ]
     baselines = [("student before distillation", "before 1"), ("TF-IDF", "words")]
     assert found == ([] if changed else baselines)
@@ -89,10 +76,8 @@ def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(
     kinds = (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.TFIDF)
     assert {name, *(TITLES[kind] for kind in kinds)} <= {*found["model"]}
     assert {"published", *kinds} <= {*found["kind"]}
-    run = Run(Run.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
-    run.finish(
-        {}, tables={"models": found[found["model"].isin([name, "TF-IDF"])]}
-    )  # of its settings' `beside`, say
+    recorded = found[found["model"].isin([name, "TF-IDF"])]  # of its settings' `beside`, say
+    Run.of("06_evaluation", Profile.load("mine")).finish({}, tables={"models": recorded})
     assert [*scored()["model"]] == [name, "TF-IDF"]
 
 

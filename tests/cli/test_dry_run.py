@@ -8,8 +8,7 @@ from conftest import REPOSITORY
 from huggingface_hub import constants
 from rich.console import Console
 
-from docemb_lib import Profile, Workspace
-from docemb_lib.cli import dry_run
+from docemb_lib import Profile, Run
 from docemb_lib.cli.dry_run import Need, look_ahead, print_outlook
 from docemb_lib.runs.plan import resolve_plan, runs_of
 
@@ -22,19 +21,19 @@ def published(workspace_root, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
     shutil.rmtree(workspace_root / "params")
     shutil.copytree(PARAMS, workspace_root / "params")
-    return Workspace(workspace_root)
+    return workspace_root
 
 
-def outlook_of(workspace, name):
-    return look_ahead(resolve_plan(Profile.load(name), name, workspace), workspace)
+def outlook_of(name):
+    return look_ahead(resolve_plan(Profile.load(name)))
 
 
 def test_the_thesis_is_listed_without_data_or_hub(published):
-    outlook = outlook_of(published, "thesis")
+    outlook = outlook_of("thesis")
     assert outlook.lines["runs"].tolist() == [1, 45, 11, 16, 12, 14, 9, 9, 1, 3]
     assert set(outlook.lines["there"]) == {0}
     every = [*range(1, 11)]
-    data = published.root / "data"
+    data = published / "data"
     expected = {
         Need("model", "allenai/longformer-base-4096"): every,
         Need("model", "sentence-transformers/all-mpnet-base-v2"): every,
@@ -49,12 +48,12 @@ def test_the_thesis_is_listed_without_data_or_hub(published):
     names = "allenai/longformer-base-4096, sentence-transformers/all-mpnet-base-v2"
     assert models.startswith(f"{names}: there is no such folder, it was not d")
     assert files.startswith("evaluation.benchmarks: aan needs train_cite.csv")
-    assert not published.outputs.exists()
+    assert not (published / "outputs").exists()
 
 
 def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(published):
-    outlook = outlook_of(published, "simde")
-    runs = runs_of(resolve_plan(Profile.load("simde"), "simde", published))
+    outlook = outlook_of("simde")
+    runs = runs_of(resolve_plan(Profile.load("simde")))
     named = [(run.profile.name, run.label.split(";")[0]) for run in runs]
     assert named == [
         ("simde", "corpus"),
@@ -84,15 +83,15 @@ def test_a_missing_file_is_told(workspace_root):
     evaluation = "evaluation: {tasks: [halves], sweep_tasks: [halves]}"
     profile = f"base: small.yaml\n{corpus}\n{evaluation}\n"
     (workspace_root / "params" / "gone.yaml").write_text(profile)
-    (path,) = outlook_of(Workspace(workspace_root), "gone").missing
+    (path,) = outlook_of("gone").missing
     assert path.startswith(f"corpus.path: {workspace_root / 'params' / 'nowhere'} does not exist")
 
 
-def test_nothing_is_needed_where_all_is_there(workspace, monkeypatch):
-    monkeypatch.setattr(dry_run, "is_done", lambda run, workspace: True)
-    steps = resolve_plan(Profile.load("small"), "small", workspace, only="05")
+def test_nothing_is_needed_where_all_is_there(workspace_root, monkeypatch):
+    monkeypatch.setattr(Run, "is_done", True)
+    steps = resolve_plan(Profile.load("small"), only="05")
     console = Console(file=io.StringIO(), width=200)
-    print_outlook(steps, workspace, console)
+    print_outlook(steps, console)
     listed = console.file.getvalue()
     assert "needs" not in listed
     assert listed.endswith("\n1 run, already there\n")

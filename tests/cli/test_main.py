@@ -21,10 +21,11 @@ import typer
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 from sklearn.preprocessing import normalize
 
-from docemb_lib import Profile, Workspace
+from docemb_lib import Profile
 from docemb_lib.cli.__main__ import app
 from docemb_lib.cli.commands import EXAMPLES, console, parse_parameters
 from docemb_lib.runs import records
+from docemb_lib.settings.files import find_root
 from docemb_lib.student import Student
 
 SEQUENCE = "GATTACATGCATC"  # of DNA: no words
@@ -108,7 +109,7 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(
     workspace_root, write_notebook
 ):
     # Without figures, which take seconds.
-    builds = "begin('01_corpus', globals()).run.corpus.artefact"
+    builds = "begin('01_corpus', globals()).corpus.folder"
     begun = f"from docemb_lib.runs.run import begin\n{builds}"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)
     profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\0"))
@@ -122,7 +123,7 @@ def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(
     texts(tmp_path / "texts", n=60)
     monkeypatch.chdir(tmp_path)
     assert docemb("init", *given).returncode == 0
-    assert Workspace().root == tmp_path
+    assert find_root() == tmp_path
     assert len(docemb("run", "--dry-run").stdout.split("01_corpus")) == 2
     assert [
         *(tmp_path / "outputs").iterdir()
@@ -303,7 +304,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root):
         130,
         ["Interrupted: docemb run is stopped; give the same command again to go on."],
     )
-    assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))
+    assert not list((workspace_root / "outputs" / "runs").rglob("*.ipynb"))
 
 
 @pytest.mark.slow
@@ -362,11 +363,12 @@ run.finish({'mean': lam})"""
     assert (first.returncode, again.returncode) == (0, 0), first.stderr
     assert first.stdout.startswith("1 run, not there yet\nbegins  05_weighting  cosine;64;λ=0.7\n")
     assert again.stdout.startswith("1 run, already there\n")
-    (copy,) = (workspace_root / "outputs" / "notebooks" / "05_weighting").glob("*.ipynb")
+    (folder,) = Path("outputs/runs/05_weighting").glob("[!.]*")
     lines = ["", "05_weighting  cosine;64;λ=0.7", "with λ = 0.7 all is well."]
-    lines.append(f"executed notebook:  outputs/notebooks/05_weighting/{copy.name}")
+    lines.append(f"run:                {folder}")
+    lines.append(f"executed notebook:  {folder}/notebook.ipynb")
     for done in (first, again):
-        assert done.stdout.splitlines()[-4:] == lines
+        assert done.stdout.splitlines()[-5:] == lines
     frame = records.frame("05_weighting")
     assert (frame["lam"].tolist(), frame["validation"].tolist()) == ([0.7], [0.7])
 
@@ -385,7 +387,7 @@ def students_in_training(root: Path, process: subprocess.Popen[str]) -> Path:
 @pytest.mark.slow
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_notebook):
     """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
-    trains = "begin('03_structural', globals()).run.students.trained"
+    trains = "begin('03_structural', globals()).student"
     training = f"from docemb_lib.runs.run import begin\n{trains}"
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"

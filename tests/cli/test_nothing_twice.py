@@ -1,4 +1,4 @@
-"""`adapt`, `embed` and `evaluate` of the same texts embed them once."""
+"""`adapt`, `embed` and `evaluate` of the same texts embed them once, apart from passages."""
 
 import shutil
 import time
@@ -59,34 +59,34 @@ def done(*command):
     return result
 
 
-def test_embed_takes_documents_and_passages_of_what_adapt_has_read(
+def test_embed_takes_documents_of_what_adapt_has_embedded_and_reads_them_again_for_passages(
     outside, student_folder, forwarded
 ):
     done("adapt", student_folder, "texts.jsonl", "-o", "mine")
     assert sum(forwarded) == N
     assert (outside / "mine.embeddings").is_dir()
     done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
-    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
     assert sum(forwarded) == N
+    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
+    assert sum(forwarded) == 2 * N
     texts = [row["text"] for row in documents()]
-    anew = Student.load("mine").embed(texts)
-    np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
+    anew = Student.load("mine").embed_documents(texts, passages=256)
     kept = pd.read_parquet("kept.parquet")
-    np.testing.assert_array_equal(np.stack(kept["embedding"]), np.load("kept.npy"))
-
-
-def test_embed_reads_new_texts_alone_for_passages(outside, student_folder, forwarded):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    write_rows(outside / "more.jsonl", documents(N - 3, N + 5)[::-1])
-    forwarded.clear()
-    done("embed", "mine", "more.jsonl", "-o", "more.parquet", "--passages", "256")
-    assert sum(forwarded) == 5
-    texts = [row["text"] for row in documents(N - 3, N + 5)[::-1]]
-    anew = Student.load("mine").embed(texts, passages=256)
-    frame = pd.read_parquet("more.parquet")
-    np.testing.assert_allclose(np.stack(frame["embedding"]), anew.embeddings, atol=2e-3)
-    for row, passages in zip(frame["passage"], anew.passages, strict=True):
+    np.testing.assert_allclose(np.load("kept.npy"), anew.embeddings, atol=2e-3)
+    np.testing.assert_allclose(np.stack(kept["embedding"]), anew.embeddings, atol=2e-3)
+    for row, passages in zip(kept["passage"], anew.passages, strict=True):
         np.testing.assert_allclose(np.stack(row), passages.embeddings, atol=2e-3)
+
+
+def test_embed_reads_new_texts_alone(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    rows = documents(N - 3, N + 5)[::-1]
+    write_rows(outside / "more.jsonl", rows)
+    forwarded.clear()
+    done("embed", "mine", "more.jsonl", "-o", "more.npy")
+    assert sum(forwarded) == 5
+    anew = Student.load("mine").embed([row["text"] for row in rows])
+    np.testing.assert_allclose(np.load("more.npy"), anew, atol=2e-3)
 
 
 def test_a_student_that_averages_no_states_is_adapted_without_passages(outside, forwarded):

@@ -14,7 +14,7 @@ CASES = [
     ("embed m in.jsonl -o /proc/none/out.npy", "-o /proc/none/out.npy: nothing can be written"),
     ("embed m in.parquet -o in.parquet --force", "-o in.parquet: this is the input in.parquet"),
     ("embed m in.parquet -o hard.parquet --force", "this is the input in.parquet; name another"),
-    ("embed m pipe.npy -o out.npy", "pipe.npy: this is a pipe or a device; write its content into"),
+    ("embed m pipe.npy -o out.npy", "pipe.npy: this is not a data file; give .jsonl"),
     ("adapt m in.jsonl -o dangling/out", "-o dangling/out: nothing can be written there"),
     ("embed m '' -o out.npy", "INPUT: the argument is empty"),
     ("adapt m '' -o out", "CORPUS: the argument is empty"),

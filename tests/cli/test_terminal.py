@@ -16,9 +16,8 @@ from rich.console import Console
 from docemb_lib.base.progress import log_to_notebook, progress
 from docemb_lib.cli.commands import PlainConsole
 from docemb_lib.cli.terminal import print_runs, print_scoreboard, print_table
-from docemb_lib.evaluation.scoreboard import NO_BREAK
-from docemb_lib.runs.records import COLLAPSE_MEND
 from docemb_lib.runs.progress import Progress
+from docemb_lib.runs.records import COLLAPSE_MEND
 
 
 def console(columns=100, terminal=False):
@@ -26,19 +25,13 @@ def console(columns=100, terminal=False):
 
 
 def cells_of(text):
-    """The cells of a table, column by column, with their lines joined; of one printed in parts,
-    each column once.
-    """
-    columns = {}
-    for part in text.split("┏")[1:]:
-        lines = [line for line in part.splitlines()[1:] if line[0] in "│┃"]
-        rows = [line.strip("│┃").replace("┃", "│").split("│") for line in lines]
-        for column in zip(*rows, strict=True):
-            columns["".join(column).replace(" ", "")] = None
-    return [*columns]
+    """The cells of a table, column by column, with their lines joined."""
+    lines = [line for line in text.splitlines() if line[0] in "│┃"]
+    rows = [line.strip("│┃").replace("┃", "│").split("│") for line in lines]
+    return ["".join(column).replace(" ", "") for column in zip(*rows, strict=True)]
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_tables_fit_the_terminal_and_lose_nothing(columns):
     screen = console(columns)
     # the name of a folder
@@ -68,15 +61,7 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
         "task" * 2,
     ]
     assert "".join(cells_of(table)) == "".join(expected).replace(" ", "")
-    assert all(
-        word in table for word in ("distillation", "retrieval", "[.70, .81]")
-    )  # no word is broken
     assert max(map(len, table.splitlines())) <= columns
-    intervals = pd.DataFrame(
-        {"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model")
-    )
-    print_table(intervals.reset_index(), screen)
-    assert "[.48, .55]" in screen.file.getvalue()
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -101,9 +86,7 @@ def test_recorded_runs_fit_the_terminal(columns):
     title, *lines = screen.file.getvalue().splitlines()
     assert title.strip() == "profile tiny, status done, seed 0"
     assert max(map(len, lines)) <= columns
-    columns_shown = cells_of("\n".join(lines))
-    assert all(name in screen.file.getvalue() for name in notebooks)  # not broken
-    assert columns_shown == [
+    assert cells_of("\n".join(lines)) == [
         f"notebook{''.join(notebooks)}",
         f"label{label * 2}",
         "documents150150",
@@ -128,12 +111,11 @@ def test_a_name_between_colons_is_printed_as_it_is():
     assert "'my_losses:angel:'" in docemb("results", "my_losses:angel:").stderr
 
 
-def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch, capsys):
+def test_no_name_label_or_text_can_command_the_terminal(workspace_root, monkeypatch, capsys):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     screen = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
-    run = SimpleNamespace(label=name, notebook=name, executed=Path(name), compared=())
-    lines = Progress(in_cell=False)
-    lines.say(lines._name(run))
+    run = SimpleNamespace(label=name, notebook=name, folder=Path(name), compared=())
+    Progress([run], 1, "", in_cell=False).end(run, "done")
     print_table(pd.DataFrame({name: [name]}), screen, name)
     screen.print(f"{name}\udcff", markup=False)
     monkeypatch.setattr("sys.stderr", io.StringIO())

@@ -15,11 +15,11 @@ import yaml
 from conftest import Hostile, write_files
 from typer.testing import CliRunner
 
-from docemb_lib import Profile, Workspace
-from docemb_lib.base.errors import InputError
+from docemb_lib import Profile
 from docemb_lib.cli.__main__ import app
 from docemb_lib.evaluation import Classification, Pairs, catalogue
-from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint, task_inputs
+from docemb_lib.evaluation.catalogue import load_task, task_fingerprint, task_inputs
+from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.sections import Evaluation, HeadSettings
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
@@ -237,9 +237,11 @@ def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder):
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: 01_corpus (corpus): {message}")
 
 
-def test_a_class_cut_below_the_folds_is_refused_before_runs_start(
-    folder,
-):
+def check(profile: Profile, split: str) -> None:
+    Scorer(profile, None).check((split,))
+
+
+def test_a_class_cut_below_the_folds_is_refused_before_runs_start(folder, refused):
     write_files(
         folder,
         {"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)},
@@ -247,19 +249,11 @@ def test_a_class_cut_below_the_folds_is_refused_before_runs_start(
     whole, cut = (
         Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40)
     )
-    check_task(whole, Workspace(), "mine", "validation")
-    with pytest.raises(
-        InputError,
-        match=r"no split validation, and cannot be cross-validated \(evaluation\.folds 5\)",
-    ):
-        check_task(cut, Workspace(), "mine", "validation")
+    check(whole, "validation")
+    said = r"no split validation, and cannot be cross-validated \(evaluation\.folds 5\)"
+    refused(said, check, cut, "validation")
     write_files(folder, {"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
-    check_task(
-        Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=4)),
-        Workspace(),
-        "mine",
-        "validation",
-    )
+    check(Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=4)), "validation")
 
 
 def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
@@ -270,14 +264,10 @@ def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
         catalogue, "load_task", lambda *given: read.append(given[0]) or load_task(*given)
     )
     for _ in range(2):
-        check_task(loaded, Workspace(), "mine", "test")
+        check(loaded, "test")
     assert read == ["mine"]
     write_files(folder, {"a.jsonl": [*examples(30), {"label": "x"}]})
     for _ in range(2):  # a failure is not remembered
-        refused(
-            "line 31: there is no field 'text'", check_task, loaded, Workspace(), "mine", "test"
-        )
+        refused("line 31: there is no field 'text'", check, loaded, "test")
     assert len(read) == 3
-    check_task(
-        Profile.load(mine(folder, task="imdb")), Workspace(), "imdb", "test"
-    )  # on a hub: not fetched
+    check(Profile.load(mine(folder, task="imdb")), "test")  # on a hub: not fetched

@@ -1,6 +1,4 @@
-"""Every kind of file under `outputs/`, found by walking it: damaged ones are built again or named
-in one line.
-"""
+"""Every artefact under `outputs/`, found by walking it: a damaged one is named and built again."""
 
 import itertools
 import os
@@ -9,25 +7,30 @@ from pathlib import Path
 import pytest
 
 from docemb_lib import views
-from docemb_lib.base import integrity
+from docemb_lib.base import files, integrity
 from docemb_lib.base.integrity import CARD, MANIFEST
-from docemb_lib.runs.run import Run
+from docemb_lib.runs import store
+from docemb_lib.runs.execution import NOTEBOOK
+from docemb_lib.runs.records import RECORD
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 
-def ask(root: Path) -> dict[str, object]:
-    """What two runs give that need every kind of artefact, as a new process would get it."""
-    integrity._digests.clear()
+def forget() -> None:
+    """Compare the files of all folders again, as a new process does."""
+    files._digests.clear()  # where file times are coarse, all states of a file have one
     integrity.warn_once.cache_clear()
-    workspace = Workspace(root)
-    profile = Profile.load(root / "params" / "faults.yaml")
+    store._opened.clear()
+
+
+def ask() -> dict[str, object]:
+    """What two runs give that need every kind of artefact."""
+    forget()
     values = {}
     for notebook in ("06_evaluation", "07_simde"):
-        run = Run.of(notebook, profile)
+        run = Run(notebook, Profile.load("faults"))
         run.check()
-        scores = run.evaluate().scores if notebook == "06_evaluation" else run.scores()
+        scores = run.evaluate().scores if run.is_final else run.scores()
         run.finish(run.metrics(scores), scores=scores, student=run.link_student(scores))
         # None takes the place of NaN, which differs from itself: f1_macro has no interval.
         scores = scores.astype(object).where(scores.notna(), None)
@@ -38,17 +41,17 @@ def ask(root: Path) -> dict[str, object]:
     return values
 
 
-def published_in(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file() and file.name != CARD)
-
-
 def flip(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
 
 
-DAMAGE = [flip, lambda file: os.truncate(file, file.stat().st_size // 2), Path.unlink]
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+DAMAGE = [flip, cut, Path.unlink]
 ARRAYS = {".npy", ".npz", ".safetensors", ".arrow", ".txt", ".parquet"}  # other files hold times
 
 
@@ -57,23 +60,37 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     root, infer_in_process, caplog, monkeypatch
 ):
     monkeypatch.chdir(root)
-    values = ask(root)
-    manifests = sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
-    folders = {manifest.parent: published_in(manifest.parent) for manifest in manifests}
-    paths = [file for files in folders.values() for file in files if file.suffix in ARRAYS]
-    arrays = {file: file.read_bytes() for file in paths}
-    for folder, files in folders.items():
-        for file, harm in itertools.product(files, DAMAGE):
+    values = ask()
+    artefacts = {}
+    for manifest in sorted((root / "outputs" / "artefacts").rglob(MANIFEST)):
+        paths = sorted(manifest.parent.rglob("*"))
+        artefacts[manifest.parent] = [p for p in paths if p.is_file() and p.name != CARD]
+    arrays = {}
+    for folder, published in artefacts.items():
+        arrays |= {file: file.read_bytes() for file in published if file.suffix in ARRAYS}
+        for file, harm in itertools.product(published, DAMAGE):
             content = file.read_bytes()
             harm(file)
-            assert integrity.damaged(folder) == [file]
+            assert integrity.damaged(folder, MANIFEST) == [file]
             file.write_bytes(content)
-            integrity._digests.clear()  # where file times are coarse, all three states have one
+            forget()
     # One file of every folder.
-    hurt = [files[place % len(files)] for place, files in enumerate(folders.values())]
+    hurt = [published[n % len(published)] for n, published in enumerate(artefacts.values())]
     for file, harm in zip(hurt, itertools.cycle(DAMAGE), strict=False):
         harm(file)
     caplog.clear()
-    assert ask(root) == values
+    assert ask() == values
     assert [file for file in hurt if str(file) not in caplog.text] == []
     assert [file for file, content in arrays.items() if file.read_bytes() != content] == []
+
+
+@pytest.mark.parametrize("harm", [cut, Path.unlink])  # a run has no checksums
+@pytest.mark.parametrize("name", [RECORD, NOTEBOOK])
+def test_a_run_without_its_record_or_notebook_is_not_done(root, monkeypatch, name, harm):
+    monkeypatch.chdir(root)
+    run = Run("01_corpus", Profile.load("faults"))
+    run.finish({"documents": 3})
+    (run.folder / NOTEBOOK).write_text("executed")
+    assert run.is_done
+    harm(run.folder / name)
+    assert run.is_done == (name == NOTEBOOK and harm != Path.unlink)

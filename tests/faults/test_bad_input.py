@@ -59,12 +59,16 @@ COMMANDS = [
         {"there.npy": b"old"},
         "-o there.npy: this exists already; name a new file, or give --force",
     ),
-    ("embed m in.jsonl -o out.npy", {"in.jsonl": b"{"}, "in.jsonl, line 1: the line is not JSON"),
+    (
+        "embed m in.jsonl -o out.npy",
+        {"in.jsonl": b"{"},
+        "in.jsonl, item 1: this is not JSON .*leave out",
+    ),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1', too"),
     (
         "embed m in.jsonl -o out.npy",
         {"in.jsonl": DOCUMENT, "m/config.json": b"{"},
-        "cannot be used",
+        "m/config.json: the file is not valid JSON .*; restore the file",
     ),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
     ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: this lies in t and would be read with it"),

@@ -9,7 +9,7 @@ from conftest import docemb, write_files
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from docemb_lib.base import integrity
+from docemb_lib.base import files
 from docemb_lib.student import Student
 
 TEXTS = [
@@ -52,15 +52,15 @@ def test_a_damaged_adapted_student_is_one_line_of_a_command(adapted, said):
 
 
 def test_every_file_of_a_student_but_its_card_is_compared(adapted, refused):
-    files = {file for file in adapted.rglob("*") if file.is_file()}
-    files -= {adapted / "README.md", adapted / "docemb.json"}
-    assert len(files) >= 9
-    for file in sorted(files):
+    compared = {file for file in adapted.rglob("*") if file.is_file()}
+    compared -= {adapted / "README.md", adapted / "docemb.json"}
+    assert len(compared) >= 9
+    for file in sorted(compared):
         content = file.read_bytes()
         file.write_bytes(content + b" ")
         refused(f"{file} is damaged", Student.load, adapted)
         file.write_bytes(content)
-        integrity._digests.clear()
+        files._digests.clear()
     (adapted / "README.md").write_text("another card")
     assert Student.load(adapted).lexical is not None
 
@@ -71,7 +71,7 @@ def test_a_student_that_sentence_transformers_saves_over_is_used_as_it_is_then(a
         for parameter in stock[0].parameters():
             parameter.mul_(1.01)  # stands for a training
     stock.save_pretrained(str(adapted))
-    integrity._digests.clear()
+    files._digests.clear()
     changed = Student.load(adapted)
     np.testing.assert_allclose(
         changed.embed(TEXTS[:4], bf16=False), stock.encode(TEXTS[:4]), atol=1e-4

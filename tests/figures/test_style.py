@@ -18,8 +18,8 @@ from docemb_lib.figures import (
     looks_of,
     short_names,
 )
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
+from docemb_lib.runs.kinds import Form, Identity, Kind
+from docemb_lib.runs.models import scored_model
 
 
 def test_what_notebooks_call_is_there_and_others_are_refused(request):
@@ -72,12 +72,13 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
     ],
 )
 def test_models_have_short_names_in_figures_and_tables(kind, form, name, student, expected):
-    model = Model(kind, form, name, "f")
+    model = scored_model(Identity(kind, form, name), "f")
     assert short_names([model], student) == {model.label: expected}
 
 
 def test_students_of_other_runs_keep_their_labels():
-    assert short_names([Model(Kind.STUDENT, Form.SAVED, "a;b", "f")], "a") == {}
+    other = scored_model(Identity(Kind.STUDENT, name="a;b"), "f")
+    assert short_names([other], "a") == {}
 
 
 NAMES = {OWN: "this student", "SBERT truncated": "truncated"}

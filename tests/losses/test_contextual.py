@@ -240,7 +240,7 @@ def test_constant_views_have_no_correlation(ridge):
             lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4)),
         ),
         (
-            "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10, got 'null'",
+            "soft-cca:covariance, mse, cosine, infonce, cca, cca:10, got 'null'",
             lambda: contextual_loss("null", 4),
         ),
         ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)),

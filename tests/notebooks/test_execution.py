@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
 
 from docemb_lib.runs import records
 from docemb_lib.settings.notebooks import REGISTRY
-from docemb_lib.workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ def inside(root, finished, monkeypatch):
 
 def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finished):
     assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.count("] already there") >= 2
+    assert re.match("7 runs, [2-6] of them already there\n", finished.stdout)
     for said in (
         "student before distillation",
         "SBERT truncated",
@@ -72,9 +72,7 @@ def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finis
         "In the mean over 4 tasks, this student (.",
     ):
         assert said in finished.stdout
-    for path in ("outputs/notebooks", "outputs/figures"):
-        assert path in finished.stdout
-        assert (root / path).is_dir()
+    assert "\nruns:               outputs/runs\n" in finished.stdout
     (student,) = [
         line.split(":")[1].strip()
         for line in finished.stdout.splitlines()
@@ -91,11 +89,11 @@ def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finish
         again.stdout[again.stdout.index("Test scores") :]
         == finished.stdout[finished.stdout.index("Test scores") :]
     )
-    assert again.stdout.count("] already there") == 7
+    assert again.stdout.startswith("7 runs, 7 of them already there\n")
 
 
 def executed_of(root: Path, notebook: str) -> nbformat.NotebookNode:
-    (executed,) = (root / "outputs" / "notebooks" / notebook).glob("*.ipynb")
+    (executed,) = (root / "outputs" / "runs" / notebook).glob("*/notebook.ipynb")
     return nbformat.read(executed, as_version=4)
 
 
@@ -104,7 +102,7 @@ def outputs_of(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 def figures_of(root: Path, notebook: str) -> list[Path]:
-    return list((root / "outputs" / "figures" / notebook).rglob("*.png"))
+    return list((root / "outputs" / "runs" / notebook).glob("*/*.png"))
 
 
 def student_of(root: Path, name: str = "small-student-*") -> Path:
@@ -170,7 +168,7 @@ def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root,
         )  # bf16 where the processor is fast at it; exact equality is the student room's test
 
 
-def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
+def test_the_evaluation_says_how_sure_its_scores_are(root, inside):
     text = nbformat.writes(executed_of(root, "06_evaluation"))
     assert all(words in text for words in ("mean over tasks", "no difference shown"))
     figures = {path.stem for path in figures_of(root, "06_evaluation")}
@@ -183,14 +181,12 @@ def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
         "differences",
         "by-length",
     }  # those of several runs would repeat these
-    (record,) = records.all_records("06_evaluation", workspace=Workspace(root))
+    (record,) = records.all_records("06_evaluation")
     assert not [name for name in record.metrics if name.endswith(("ndcg", "hit_rate_10"))]
-    said = records.table_of(Workspace(root), record, "comparison")
+    said = record.table("comparison")
     fixed = {"SBERT over chunks", "SBERT truncated", "student before distillation"}
     assert fixed | {"TF-IDF", "BM25", "LSA"} < set(said[said["model"] == record.label]["reference"])
-    few = pd.read_csv(
-        next((root / "outputs" / "figures" / "07_simde").rglob("few-shot-package.csv"))
-    )
+    few = pd.read_csv(next((root / "outputs" / "runs").glob("07_simde/*/few-shot-package.csv")))
     assert [fixed < {*few["model"]}, any(name.startswith("DM") for name in few["model"])] == [
         True,
         False,
@@ -217,7 +213,7 @@ def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_
     assert {row["reference"] for row in rows} >= {"SBERT over chunks"}
 
 
-def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, finished):
+def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, inside):
     made = "from docemb_lib import begin\nbegin('05_weighting', globals()).finish({'mean': lam})"
     replace_notebook(root, "05_weighting", "profile = 'tiny'\nseed = 0\nlam = 0.1", made)
     notebooks = root / "notebooks"
@@ -237,4 +233,4 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     os.close(leader)
     assert terminal.returncode == 2
     assert hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest() == before
-    assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [0.5, 0.7]
+    assert sorted(records.frame("05_weighting")["lam"]) == [0.5, 0.7]

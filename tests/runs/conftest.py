@@ -3,8 +3,8 @@
 import pytest
 from conftest import write_files
 
-from docemb_lib.settings.profile import Profile
 from docemb_lib.runs.plan import resolve_plan
+from docemb_lib.settings.profile import Profile
 
 
 @pytest.fixture
@@ -16,14 +16,10 @@ def params(workspace_root):
 
 
 @pytest.fixture
-def plan_of(workspace, params):
+def plan_of(params):
     def resolve(runs, **selection):
-        small = (params / "small.yaml").read_text(encoding="utf-8")
         path = params / "planned.yaml"
-        path.write_text(
-            small[: small.index("plan:")].replace("name: small", "name: planned")
-            + f"plan: {runs}\n"
-        )
-        return resolve_plan(Profile.load(path), str(path), workspace, **selection)
+        path.write_text(f"base: small.yaml\nname: planned\nplan: {runs}\n")
+        return resolve_plan(Profile.load(path), **selection)
 
     return resolve

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.sweeps import cluster
-from docemb_lib.workspace import Workspace
+from docemb_lib.runs import cluster
 
 GB = 2**30
-SOURCE = "docemb's source"
 SAME = "make them the same there and start the workers anew"
+TWICE = "would execute as many notebooks in one process"
+SHARED = "workers need a file system that they share with the sweep"
 
 
 @pytest.mark.parametrize(
@@ -39,27 +39,29 @@ def test_there_are_as_many_workers_as_gpus_or_as_cores_and_memory_allow(
     assert cluster.default_workers(runs) == workers
 
 
-def test_workers_share_out_cores_and_gpus_and_keep_what_the_user_has_set(monkeypatch):
+def test_workers_share_out_cores_and_keep_what_the_user_has_set(monkeypatch):
     monkeypatch.setattr("dask.system.CPU_COUNT", 16)
-    monkeypatch.setattr(cluster, "_gpus", lambda: ["2", "5"])
+    monkeypatch.setattr(cluster, "_gpus", list)
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
-    for name in (*names, "CUDA_VISIBLE_DEVICES"):
+    for name in names:
         monkeypatch.delenv(name, raising=False)
     assert [cluster._environment(count)["OMP_NUM_THREADS"] for count in (3, 32)] == ["5", "1"]
     assert [cluster._environment(2)[name] for name in names] == ["8", "8", "10000"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
     assert [cluster._environment(1)[name] for name in names] == ["3", "16", "7"]
+
+
+@pytest.mark.parametrize(("gpus", "given"), [(["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])])
+def test_each_worker_has_a_gpu_of_its_own(monkeypatch, gpus, given):
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    for gpus, given in ((["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])):
-        monkeypatch.setattr(cluster, "_gpus", lambda found=gpus: found)
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        for name, gpu in enumerate(given):
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
-            cluster.dask_setup(SimpleNamespace(name=name))
-            assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-        assert cluster._environment(3)["CUDA_VISIBLE_DEVICES"] == ",".join(gpus)
+    monkeypatch.setattr(cluster, "_gpus", lambda: gpus)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    visible = cluster._environment(3)["CUDA_VISIBLE_DEVICES"]
+    for number, gpu in enumerate(given):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        cluster.dask_setup(SimpleNamespace(name=number))
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
 
 
 def test_only_visible_gpus_are_given_out(monkeypatch):
@@ -77,9 +79,11 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
     file.write_text("[]")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        threading.Thread(
-            target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True
-        ).start()
+
+        def answer():
+            server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2")
+
+        threading.Thread(target=answer, daemon=True).start()
         for scheduler, said in {
             address: ".*MemoryError",
             "tcp://127.0.0.1:9": "TimeoutError",
@@ -96,20 +100,17 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
 def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatch):
     monkeypatch.setattr(cluster, "TIMEOUT", 1)
     with cluster.local_workers(1) as _:
-        ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        sockets = [
-            connection
-            for process in ours
-            for connection in process.net_connections("inet")
-            if connection.status == "LISTEN"
-        ]
-        assert len({socket.laddr.port for socket in sockets}) >= 3  # of scheduler, nanny and worker
-        assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
-        for socket in sockets:
-            address = f"tcp://127.0.0.1:{socket.laddr.port}"
+        addresses = set()
+        for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+            for connection in process.net_connections("inet"):
+                if connection.status == "LISTEN":
+                    addresses.add(connection.laddr)
+        assert len(addresses) >= 3  # of scheduler, nanny and worker
+        assert {address.ip for address in addresses} == {"127.0.0.1"}
+        for address in addresses:
             with (
                 pytest.raises(InputError, match="check that a Dask scheduler runs there"),
-                cluster.workers_of(address),
+                cluster.workers_of(f"tcp://127.0.0.1:{address.port}"),
             ):
                 pass
 
@@ -118,35 +119,16 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
     ("threads", "root", "changes", "said"),
     [
         (1, None, {}, None),
-        (
-            1,
-            None,
-            {"torch": "1.0"},
-            f"has torch {{torch}}, the sweep has 1.0; {SAME}",
-        ),
-        (
-            2,
-            None,
-            {},
-            "has 2 threads and would execute as many notebooks in one process; "
-            "start it with --nthreads 1",
-        ),
-        (
-            1,
-            "/elsewhere",
-            {},
-            "does not see /elsewhere/notebooks; "
-            "workers need a file system that they share with the sweep",
-        ),
+        (1, None, {"torch": "1.0"}, f"has torch {{torch}}, the sweep has 1.0; {SAME}"),
+        (2, None, {}, f"has 2 threads and {TWICE}; start it with --nthreads 1"),
+        (1, "/elsewhere", {}, f"does not see /elsewhere/notebooks; {SHARED}"),
     ],
 )
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
     here = cluster.signature()
-    seen = Path(root) if root else Workspace().root
     worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
-    assert cluster.unfit({**here, **changes}, seen, worker) == (
-        None if said is None else said.format_map(here)
-    )
+    problem = cluster.unfit({**here, **changes}, Path(root or workspace_root), worker)
+    assert problem == (said and said.format_map(here))
 
 
 STARTING = """

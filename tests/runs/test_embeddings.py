@@ -1,10 +1,7 @@
-"""The store of embeddings: each text is embedded once by each model, through kills and damage."""
+"""Embeddings on disk: each text is embedded once by each model, through kills and damage."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +9,17 @@ import pytest
 from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs.embeddings import embed_once, kept_embeddings, store_of
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
+from docemb_lib.base.integrity import MANIFEST
+from docemb_lib.runs import store
+from docemb_lib.runs.embeddings import ROWS, Embedder, embed_once, root_of
 
 # Embeds a text as its number, so many seconds a block; says how many texts it embeds. Without a
 # number of seconds it waits with each block until its input ends.
 WRITER = """
 import sys, time
-from types import SimpleNamespace
+from pathlib import Path
 import numpy as np
 from docemb_lib.runs import embeddings
-from docemb_lib.workspace import Workspace
 
 def embed(texts):
     print(len(texts), flush=True)
@@ -34,25 +30,23 @@ def embed(texts):
     return np.array([[int(text)] for text in texts], dtype="float32")
 
 embeddings.BLOCK = 5
-model = SimpleNamespace(label="m", fingerprint="fp", store=None, embed=embed)
-embeddings.embed_once(Workspace(sys.argv[1]), model, [str(n) for n in range(20)])
+model = embeddings.Embedder("m", "fp", embed)
+texts = [str(n) for n in range(20)]
+rows = embeddings.embed_once(model, texts, root=Path(sys.argv[1]))
+assert rows[:, 0].tolist() == list(range(20))
 """
 
 
 class Counted(NotingEmbedder):
-    """An embedder as a model of a store."""
+    """An embedder that notes what it is asked for."""
 
-    def model(self, fingerprint="fp", store=None):
-        return scored_model(Identity(Kind.STUDENT, name="m"), fingerprint, self.embed, store=store)
+    def model(self, fingerprint="fp"):
+        return Embedder("m", fingerprint, self.embed)
 
 
 @pytest.fixture
-def embedder():
+def embedder(workspace_root):
     return Counted()
-
-
-def shards_in(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in folder.rglob("shard.json"))
 
 
 def start(root, *seconds):
@@ -61,89 +55,68 @@ def start(root, *seconds):
     return subprocess.Popen(command, **pipes, text=True)
 
 
-def test_only_missing_texts_are_embedded_once_for_each_model(workspace, embedder):
-    model = scored_model(Identity(Kind.STUDENT, name="m"), "fp", embedder.embed)
-    rows = embed_once(workspace, model, ["one", "three", "one"])
+def test_only_missing_texts_are_embedded_once_for_each_model(embedder):
+    model = embedder.model()
+    rows = embed_once(model, ["one", "three", "one"])
     assert rows.tolist() == [[3, 1], [5, 2], [3, 1]]  # in the order of the texts
-    assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
-    assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
-    known = scored_model(Identity(Kind.STUDENT, name="renamed"), "fp", lambda texts: pytest.fail("the model was loaded")
-    )
-    assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
-    embed_once(workspace, scored_model(Identity(Kind.STUDENT, name="m"), "another", embedder.embed), ["one"])
+    assert rows.dtype == np.float32
+    assert embed_once(model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
+    known = Embedder("renamed", "fp", lambda texts: pytest.fail("the model was loaded"))
+    assert embed_once(known, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
+    embed_once(embedder.model("another"), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
 
 
-def test_a_kill_costs_no_more_than_the_block_in_hand(workspace):
-    writer = start(workspace.root, 0.3)
+def test_a_kill_costs_no_more_than_the_block_in_hand(tmp_path):
+    writer = start(tmp_path, 0.3)
     for _ in range(3):  # the third block is being embedded
         assert writer.stdout.readline() == "5\n"
-    os.kill(writer.pid, signal.SIGKILL)
-    writer.wait(timeout=60)
-    again = start(workspace.root, 0)
+    writer.kill()
+    writer.communicate(timeout=60)
+    again = start(tmp_path, 0)
     assert again.communicate(timeout=60)[0] == "5\n5\n"
-    assert not list(workspace.outputs.rglob("*.partial"))
+    assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_two_processes_embed_each_block_once_between_them(workspace):
-    writers = [start(workspace.root, 0.1) for _ in range(2)]
-    said = [writer.communicate(timeout=60)[0] for writer in writers]
-    assert [writer.returncode for writer in writers] == [0, 0]
-    assert "".join(said) == "5\n" * 4
-
-
-def test_a_block_that_another_process_embeds_is_waited_for_last(workspace):
-    first = start(workspace.root)
+def test_two_processes_share_blocks_and_wait_for_each_other_last(tmp_path):
+    first = start(tmp_path)
     assert first.stdout.readline() == "5\n"  # it embeds the first block, until its input ends
-    second = start(workspace.root, 0)
+    second = start(tmp_path, 0)
     assert [second.stdout.readline() for _ in range(3)] == ["5\n"] * 3
     assert second.poll() is None
     assert first.communicate(timeout=60)[0] == ""
     assert second.communicate(timeout=60)[0] == ""
+    assert [first.returncode, second.returncode] == [0, 0]
 
 
-@pytest.mark.parametrize("name", ["embeddings.npy", "shard.json", "artefact.json"])
-def test_the_texts_of_a_damaged_shard_are_embedded_again(workspace, embedder, name):
-    model = embedder.model()
-    embed_once(workspace, model, ["one"])
-    rows = embed_once(workspace, model, ["three", "seven"])
-    shard = shards_in(workspace.outputs)[0]
-    content = bytearray((shard / name).read_bytes())
+@pytest.mark.parametrize("name", [ROWS, MANIFEST])
+def test_the_texts_of_a_damaged_block_are_embedded_again(embedder, workspace_root, caplog, name):
+    rows = embed_once(embedder.model(), ["three", "seven"])
+    (file,) = workspace_root.rglob(name)
+    content = bytearray(file.read_bytes())
     content[-3] ^= 1
-    time.sleep(0.01)  # so that the file has another time
-    (shard / name).write_bytes(content)
-    np.testing.assert_array_equal(embed_once(workspace, model, ["three", "seven"]), rows)
-    assert embed_once(workspace, model, ["one"]).tolist() == [[3, 1]]
-    assert len(embedder.asked) == 3
+    file.write_bytes(content)
+    store._opened.clear()  # as in another process
+    np.testing.assert_array_equal(embed_once(embedder.model(), ["three", "seven"]), rows)
+    assert embedder.asked == [["three", "seven"]] * 2
+    assert f"{file} is damaged" in caplog.text
 
 
-def test_infinite_embeddings_are_refused_and_not_kept(workspace):
-    broken = scored_model(Identity(Kind.STUDENT, name="m"), "fp", lambda texts: np.full((len(texts), 2), np.inf)
-    )
+def test_infinite_embeddings_are_refused_and_not_kept(workspace_root):
+    broken = Embedder("m", "fp", lambda texts: np.full((len(texts), 2), np.inf))
     with pytest.raises(InputError, match="m: 2 of 2 embeddings are not finite"):
-        embed_once(workspace, broken, ["a", "b"])
-    assert shards_in(workspace.outputs) == []
+        embed_once(broken, ["a", "b"])
+    assert not list(workspace_root.rglob(ROWS))
 
 
-def test_outside_of_a_workspace_embeddings_lie_beside_the_model(tmp_path, embedder):
-    store = store_of(tmp_path / "mine")
-    model = embedder.model(store=store)
-    embed_once(None, model, ["one", "three"])
-    embed_once(None, model, ["three"])
-    assert store == tmp_path / "mine.embeddings"
-    assert [path.parents[1] for path in shards_in(tmp_path)] == [store]
+def test_outside_of_a_working_folder_embeddings_lie_beside_the_model(
+    tmp_path, embedder, monkeypatch
+):
+    assert root_of(tmp_path / "mine") is None
+    monkeypatch.chdir(tmp_path)
+    root = root_of(Path("mine"))
+    assert root == tmp_path / "mine.embeddings"
+    for texts in (["one", "three"], ["three"]):
+        embed_once(embedder.model(), texts, root=root)
     assert embedder.asked == [["one", "three"]]
-
-
-def test_embeddings_beside_a_model_are_read_in_a_workspace(workspace, tmp_path, embedder):
-    model = embedder.model(store=tmp_path / "mine.embeddings")
-    embed_once(None, model, ["one"])
-    assert embed_once(workspace, model, ["one", "three"]).tolist() == [[3, 1], [5, 2]]
-    assert embedder.asked == [["one"], ["three"]]
-
-
-def test_kept_embeddings_are_those_of_the_model_and_none_of_others(workspace, embedder):
-    embed_once(workspace, embedder.model(), ["one"])
-    assert kept_embeddings(workspace, embedder.model())("one").tolist() == [3, 1]
-    assert kept_embeddings(workspace, embedder.model())("three") is None
-    assert kept_embeddings(workspace, embedder.model("another"))("one") is None
+    assert len(list(root.rglob(ROWS))) == 1

@@ -1,32 +1,25 @@
-"""Kernels: their client over real sockets, the folder of these, their start and their end."""
+"""Kernels: their client over real sockets, their environment, and their end."""
 
 import ast
 import asyncio
-import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from queue import Empty
 
-import nbclient
 import nbformat
 import psutil
 import pytest
 import zmq.asyncio
 from jupyter_client.session import Session
 
-from docemb_lib.base import scratch
-from docemb_lib.sweeps import kernels
+from docemb_lib.runs import kernels
 
 RUNNING = """
-import nbclient, nbformat
-from docemb_lib.sweeps import kernels
-source = "import os, time; open({pid!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
-with kernels.socket_folder() as sockets:
-    nbclient.NotebookClient(notebook, **kernels.kernel_options(sockets)).execute()
+from pathlib import Path
+from docemb_lib.runs.kernels import execute_notebook
+execute_notebook(Path("notebooks/05_weighting.ipynb"), Path("copy.ipynb"), {}, print)
 """
 
 
@@ -74,56 +67,57 @@ def test_a_message_without_a_notification_is_found_and_a_time_limit_holds(channe
     assert time.monotonic() - start >= 0.12
 
 
-def execute(cell, sockets, **options):
-    """What a cell gives, and the client, in a kernel as `execute_run` starts it."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
-    client = nbclient.NotebookClient(notebook, **kernels.kernel_options(sockets), **options)
-    used = []
-    client.on_notebook_start = lambda notebook: used.append(type(client.kc))
-    client.execute()
-    return notebook.cells[0].outputs[0]["data"]["text/plain"], used
+CELL = """
+import os, sys, ipykernel
+for percent in range(3):
+    print(f"\\rtraining: {percent}%|", end="", file=sys.stderr)
+print((os.getcwd(), os.environ["OF_THE_RUN"], a, ipykernel.get_connection_file()))
+"""
 
 
-def test_a_kernel_polls_and_has_short_socket_paths_environment_and_folder(tmp_path, monkeypatch):
+@pytest.fixture
+def notebook(workspace_root, write_notebook):
+    """The file of a notebook with a cell of parameters and this cell."""
+
+    def written(cell):
+        write_notebook("05_weighting", "a = 1", cell)
+        return workspace_root / "notebooks" / "05_weighting.ipynb"
+
+    return written
+
+
+def test_a_kernel_polls_and_has_parameters_environment_folder_and_short_socket_paths(
+    notebook, tmp_path, monkeypatch
+):
     monkeypatch.setenv("OF_THE_RUN", "first")
-    cell = "import os, ipykernel; os.getcwd(), os.environ['OF_THE_RUN']"
-    cell += ", ipykernel.get_connection_file()"
-    with kernels.socket_folder() as sockets:
-        text, used = execute(cell, sockets, resources={"metadata": {"path": str(tmp_path)}})
-    assert used == [kernels.PollingClient]
-    folder, variable, connection_file = ast.literal_eval(text)
-    assert (folder, variable) == (str(tmp_path), "first")
-    assert Path(connection_file).parent == Path(sockets)
+    polled = []
+    get_msg = kernels.PollingChannel.get_msg
+
+    async def noted(channel, timeout=None):
+        polled.append(timeout)
+        return await get_msg(channel, timeout)
+
+    monkeypatch.setattr(kernels.PollingChannel, "get_msg", noted)
+    lines = []
+    source = notebook(CELL)
+    kernels.execute_notebook(source, tmp_path / "copy.ipynb", {"a": 2}, lines.append)
+    assert polled
+    assert lines[0] == "starting the notebook"
+    assert lines[-1] == "training: 2%|"
+    outputs = nbformat.read(tmp_path / "copy.ipynb", as_version=4).cells[-1].outputs
+    text = {output.name: output.text for output in outputs}
+    assert text["stderr"].split("\r")[-1] == "training: 2%|"
+    assert "training: 1%" not in text["stderr"]
+    folder, variable, parameter, connection_file = ast.literal_eval(text["stdout"])
+    assert (folder, variable, parameter) == (str(source.parent), "first", 2)
     assert len(f"{connection_file}-ipc-12345") < 107
+    assert not Path(connection_file).parent.exists()
 
 
-def test_a_kernel_is_found_and_ended(tmp_path):
-    this = psutil.Process()
-    begun = tmp_path / "begun"
-    running = []
-
-    def end():
-        while not begun.exists():
-            time.sleep(0.05)
-        running.extend(kernels.kernels_below(this))
-        kernels._end_kernel(sockets)
-
-    assert kernels.kernels_below(this) == []
-    with kernels.socket_folder() as sockets:
-        thread = threading.Thread(target=end, daemon=True)
-        thread.start()
-        with pytest.raises(nbclient.exceptions.DeadKernelError):
-            execute(f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)", sockets)
-        thread.join()
-    (kernel,) = running
-    assert not kernel.is_running()
-    assert kernels.kernels_below(this) == []
-
-
-def test_a_kernel_is_gone_soon_after_its_process_was_killed(tmp_path):
-    pid = tmp_path / "pid"
-    command = [sys.executable, "-c", RUNNING.format(pid=str(pid))]
-    process = subprocess.Popen(command)
+def test_a_kernel_is_gone_soon_after_its_process_was_killed(notebook, workspace_root):
+    pid = workspace_root / "pid"
+    notebook(f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
+    process = subprocess.Popen([sys.executable, "-c", RUNNING], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (pid.exists() and pid.read_text()):
         assert time.monotonic() < deadline
@@ -132,18 +126,3 @@ def test_a_kernel_is_gone_soon_after_its_process_was_killed(tmp_path):
     process.kill()
     process.wait()
     assert psutil.wait_procs([kernel], timeout=5)[1] == []
-
-
-def test_the_folder_of_a_process_that_was_killed_is_removed_and_one_in_use_kept(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(kernels, "SOCKETS", str(tmp_path))
-    long_ago = time.time() - 2 * scratch.NEW
-    abandoned = tmp_path / "docemb-kernel-gone"
-    abandoned.mkdir()
-    (abandoned / "kernel.json").touch()
-    with kernels.socket_folder() as in_use:
-        for folder in (abandoned, in_use):
-            os.utime(folder, (long_ago, long_ago))
-        with kernels.socket_folder() as sockets:
-            assert {str(path) for path in tmp_path.iterdir()} == {in_use, sockets}

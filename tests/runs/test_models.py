@@ -1,4 +1,4 @@
-"""Models that are compared: each text is embedded once, and a centred model subtracts a mean."""
+"""Models that are compared: what is fitted on the texts of a task, and models of others."""
 
 import numpy as np
 import pytest
@@ -6,126 +6,141 @@ import torch
 from conftest import NotingEmbedder
 
 from docemb_lib.base import pretrained
-from docemb_lib.runs.run import Run
-from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.embeddings import Embedder
+from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import (
+    Fitted,
     Model,
     SBERTModels,
     centred_model,
-    fit_once,
     forms_at,
     on_task_models,
     published_model,
+    sbert_models,
+    scored_model,
     student_model,
 )
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.student.lexical import partially_whitened
-from docemb_lib.workspace import Workspace
+
+STUDENT = Identity(Kind.STUDENT, name="lengths")
 
 
-def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
+def unit(X):
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
     embedder = NotingEmbedder()
-    centred = centred_model(
-        workspace, scored_model(Identity(Kind.STUDENT, name="lengths"), "f", embedder.embed)
-    )
-    assert (centred.label, centred.fitted_on) == ("lengths, centred", "task")
+    centred = centred_model(Model(STUDENT, Embedder("lengths", "f", embedder.embed)))
+    assert (centred.label, centred.identity.fitted_on) == ("lengths, centred", "task")
     for _ in range(2):
-        np.testing.assert_allclose(centred.fit(["bb", "bbbb"]), [[-1, 0], [1, 0]])
+        np.testing.assert_allclose(centred.on_texts(["bb", "bbbb"]), [[-1, 0], [1, 0]])
+    np.testing.assert_allclose(centred.on_texts(["bb", "bbbb"], 1), [[0, 0], [2, 0]])
     assert embedder.asked == [["bb", "bbbb"]]
-    with pytest.raises(RuntimeError, match="only its scores on tasks are available"):
+    with pytest.raises(TypeError, match="lengths, centred is fitted on the texts of a task"):
         centred.embed(["a text"])
+    with pytest.raises(RuntimeError, match="only its scores on tasks are available"):
+        scored_model(STUDENT, "g").embed(["a text"])
 
 
-def test_equal_texts_count_once_in_a_fit_and_get_equal_embeddings():
+def test_equal_texts_count_once_in_a_fit_and_get_equal_results():
     asked = []
+    table = np.array([[1.0, 0.2], [0.3, 1.0]])
 
     def fit(texts, fitted):
         asked.append((texts, fitted))
         return np.array([[len(text)] for text in texts])
 
-    assert fit_once(fit, ["aa", "b", "aa"]).tolist() == [[2], [1], [2]]
-    assert fit_once(fit, ["aa", "aa", "b"], 2).tolist() == [[2], [2], [1]]
+    model = Model(STUDENT, Fitted("f", fit))
+    assert model.on_texts(["aa", "b", "aa"]).tolist() == [[2], [1], [2]]
+    assert model.on_texts(["aa", "aa", "b"], 2).tolist() == [[2], [2], [1]]
     assert asked == [(["aa", "b"], 2), (["aa", "b"], 1)]
-
-
-def test_equal_texts_get_equal_similarities():
-    table = np.array([[1.0, 0.2], [0.3, 1.0]])
-    similarities = fit_once(lambda texts, fitted: lambda rows: table[rows], ["aa", "b", "aa"])
+    ranking = Model(STUDENT, Fitted("f", lambda texts, fitted: lambda rows: table[rows]))
+    similarities = ranking.on_texts(["aa", "b", "aa"])
     assert similarities([1, 2]).tolist() == [[0.3, 1.0, 0.3], [1.0, 0.2, 1.0]]
 
 
-def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace):
+def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace_root):
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]
+    words = [f"word{n}" for n in range(50)]
+    texts = [" ".join(rng.choice(words, size=9)) for _ in range(60)]
     both = rng.normal(size=(2, 60, 3)).astype("float32")
-    teachers = [
-        scored_model(Identity(kind), kind, lambda few, X=X: X[[texts.index(t) for t in few]])
-        for kind, X in zip((Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS), both, strict=True)
-    ]
-    on_task = on_task_models(workspace, SBERTModels(*teachers), None)
-    models = {model.label: model for model in on_task}
+    teachers = []
+    for kind, X in zip((Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS), both, strict=True):
+        of_text = dict(zip(texts, X, strict=True))
+        embedder = Embedder(kind, kind, lambda few, of=of_text: np.stack([of[t] for t in few]))
+        teachers.append(Model(Identity(kind), embedder))
+    models = {model.label: model for model in on_task_models(SBERTModels(*teachers), None)}
     lead = models["SBERT over chunks and lead"]
-    beside = models["SBERT over chunks and lead ⊕ LSA"]
-    expected = sum(X / np.linalg.norm(X, axis=1, keepdims=True) for X in both)
+    joined = models["SBERT over chunks and lead ⊕ LSA"]
+    expected = unit(both[0]) + unit(both[1])
     np.testing.assert_allclose(lead.embed(texts), expected, atol=1e-6)
-    assert (lead.fitted_on, beside.fitted_on) == ("", "task")
-    dense = beside.fit(texts)[:, :3]
-    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    assert (lead.identity.fitted_on, joined.identity.fitted_on) == ("", "task")
+    dense = unit(joined.on_texts(texts)[:, :3])
     np.testing.assert_allclose(dense, partially_whitened(torch.tensor(expected)), atol=1e-5)
 
 
-def test_a_model_of_others_reads_its_prompt_before_each_text():
+class OfLengths(NotingEmbedder):
+    """An SBERT, which is told the first chunks of texts if it is not to embed them itself."""
+
+    def __init__(self, long):
+        super().__init__()
+        self.fingerprint = long
+
+    def embed(self, texts, first=None):
+        return super().embed(texts) if first is None else -first
+
+
+def test_chunks_are_averaged_with_the_first_that_the_truncated_model_has_embedded(workspace_root):
+    class Teachers:
+        def sbert(self, long):
+            return teachers[long]
+
+    teachers = {long: OfLengths(long) for long in ("truncate", "chunks")}
+    for texts in (["one"], ["one", "three"]):
+        truncated, chunks = (model.embed(texts) for model in sbert_models(Teachers()))
+        np.testing.assert_array_equal(truncated, [[3, 1], [5, 2]][: len(texts)])
+        np.testing.assert_array_equal(chunks, -truncated)
+    assert teachers["truncate"].asked == [["one"], ["three"]]
+    assert teachers["chunks"].asked == []
+
+
+def test_a_model_of_others_is_run_as_sentence_transformers_runs_it(workspace_root):
     plain = published_model("all-MiniLM-L6-v2")
     prompted = published_model("all-MiniLM-L6-v2", "Represent: ")
-    assert plain.fingerprint != prompted.fingerprint
-    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
-    expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
-    np.testing.assert_allclose(prompted.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
-
-
-def test_a_model_of_others_is_run_as_sentence_transformers_runs_it():
-    plain = published_model("all-MiniLM-L6-v2")
-    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
-    long = ["a graph", "Violins show a distribution. " * 80]
-    embeddings = plain.embed(long)
-    np.testing.assert_allclose(embeddings, stock.encode(long), atol=1e-6)
-    norms = np.linalg.norm(embeddings, axis=1)
-    np.testing.assert_allclose(norms, 1, atol=1e-5)  # its last module normalises
-    assert embeddings.dtype == np.float32
-    (same,) = forms_at("all-MiniLM-L6-v2", Workspace()).models
-    assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
-
-
-def test_the_pooling_of_a_model_of_others_can_be_replaced():
-    plain = published_model("all-MiniLM-L6-v2")
-    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
     by_cls = published_model("all-MiniLM-L6-v2", pooling="cls")
-    tokens = stock.encode("a graph", output_value="token_embeddings")
-    first = tokens[0]  # [CLS], before the model normalises
+    assert len({model.fingerprint for model in (plain, prompted, by_cls)}) == 3
+    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
+    texts = ["a graph", "Violins show a distribution. " * 80]
+    embeddings = plain.embed(texts)
+    np.testing.assert_allclose(embeddings, stock.encode(texts), atol=1e-6)
+    assert embeddings.dtype == np.float32
+    expected = stock.encode([f"Represent: {text}" for text in texts])
+    np.testing.assert_allclose(prompted.embed(texts), expected, atol=1e-6)
+    first = stock.encode("a graph", output_value="token_embeddings")[0]  # [CLS], not normalised
     np.testing.assert_allclose(by_cls.embed(["a graph"])[0], first / first.norm(), atol=1e-6)
-    assert by_cls.fingerprint != plain.fingerprint
+    (same,) = forms_at("all-MiniLM-L6-v2").models
+    assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
 
 
 def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root):
     """A folder that a profile names, in both notebooks that score test splits."""
-    file = workspace_root / "params" / "beside.yaml"
+    others = 'evaluation: {beside: {all-MiniLM-L6-v2: "Represent: "}}'
     simde = "simde: {sentence_encoder: simcse}"
-    file.write_text(
-        f'base: small.yaml\nevaluation: {{beside: {{all-MiniLM-L6-v2: "Represent: "}}}}\n{simde}'
-    )
-    small, beside = Profile.load("small"), Profile.load("beside")
+    file = workspace_root / "params" / "others.yaml"
+    file.write_text(f"base: small.yaml\nname: small\n{others}\n{simde}")
+    profile = Profile.load(file)
     for notebook, there in (("05_weighting", 0), ("06_evaluation", 1), ("07_simde", 1)):
-        run = Run(notebook, beside)
-        assert [model.label for model in run.references].count("all-MiniLM-L6-v2") == there
-        assert ("simcse" in run.stages.models) == (
-            notebook == "07_simde"
-        )  # is asked for before any work
-    renamed = beside.model_copy(update={"name": small.name})
-    assert (
-        Run("06_evaluation", renamed).fingerprint != Run("06_evaluation", small).fingerprint
-    )
+        run = Run(notebook, profile)
+        labels = [model.label for model in run.references]
+        assert labels.count("all-MiniLM-L6-v2") == there
+        is_asked_for = "simcse" in run.models_to_load  # before any work
+        assert is_asked_for == (notebook == "07_simde")
+    small = Profile.load("small")
+    assert Run("06_evaluation", profile).key != Run("06_evaluation", small).key
 
 
 def test_students_that_differ_in_their_prompt_have_embeddings_of_their_own(tmp_path):

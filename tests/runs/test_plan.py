@@ -11,10 +11,10 @@ from conftest import REPOSITORY
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.__main__ import evaluate, train
+from docemb_lib.runs.plan import planned_beside, resolve_plan, resolve_run, runs_of
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.profile import Profile
-from docemb_lib.runs.plan import planned_beside, resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
@@ -28,7 +28,6 @@ ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_reque
     ("runs", "selection", "notebooks"),
     [
         (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
-        (EACH, {"only": "03"}, ["03_structural"]),
         (LINES, {"only": "05"}, ["05_weighting"] * 8),
         (ON_REQUEST, {}, ["06_evaluation"]),
         (ON_REQUEST, {"only": "07"}, ["07_simde"]),
@@ -39,32 +38,21 @@ def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, se
     assert [run.notebook for run in runs_of(plan_of(runs, **selection))] == notebooks
 
 
-@pytest.mark.parametrize(
-    ("selection", "said"),
-    [
-        ({"only": "99"}, "notebook '99' is unknown; known are 01_corpus"),
-        (
-            {"first": "06"},
-            "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus",
-        ),
-    ],
-)
-def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused, selection, said):
-    refused(said, plan_of, LINES, **selection)
+def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused):
+    refused("notebook '99' is unknown; known are 01_corpus", plan_of, LINES, only="99")
+    said = "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"
+    refused(said, plan_of, LINES, first="06")
 
 
-def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(plan_of, workspace):
+def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(plan_of):
     plan_of("[{notebook: 05_weighting, lam: 0.3}, {notebook: 06_evaluation, profile: other.yaml}]")
     planned = Profile.load("planned")
     for given in ({"lam": 0.7}, {}):
-        (run,) = runs_of(resolve_run("05", given, planned, "planned", workspace))
-        expected = Run.of("05_weighting", planned, **given).fingerprint
-        assert (run.key, run.parameters["profile"]) == (expected, "planned")
-    (run,) = runs_of(resolve_run("06", {"documents": 13}, planned, "planned", workspace))
-    other = Profile.load(workspace.root / "params" / "other.yaml")
-    assert run.key == Run.of("06_evaluation", other, documents=13).fingerprint
-    assert run.parameters["documents"] == 13
-    assert Path(run.parameters["profile"]).name == "other.yaml"
+        (run,) = runs_of(resolve_run("05", given, planned))
+        assert run.key == Run.of("05_weighting", planned, **given).key
+    (run,) = runs_of(resolve_run("06", {"documents": 13}, planned))
+    assert run.key == Run.of("06_evaluation", Profile.load("other"), documents=13).key
+    assert Path(run.profile.source).name == "other.yaml"
 
 
 @pytest.mark.parametrize(("lam", "others"), [(0.3, [0.2, None]), (0.7, [0.2, 0.3, None])])
@@ -75,26 +63,22 @@ def test_the_runs_beside_a_run_are_the_others_of_its_notebook_in_the_plan(plan_o
         {notebook: 05_weighting, lam: 0.9, on_request: true}, {notebook: 04_projections},
         {grid: grids/lams.yaml}, {notebook: 05_weighting, lam: 0.8, profile: other.yaml}]"""
     )
-    key = Run.of("05_weighting", Profile.load("planned"), lam=lam)
-    beside = planned_beside(key, "planned")
-    assert [parameters["lam"] for parameters in beside] == others
-    assert all({**parameters, "lam": lam} == key.parameters for parameters in beside)
+    run = Run.of("05_weighting", Profile.load("planned"), lam=lam)
+    planned = planned_beside(run)
+    assert [parameters["lam"] for parameters in planned] == others
+    assert all({**parameters, "lam": lam} == run.parameters for parameters in planned)
 
 
-def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, refused):
-    (workspace.root / "notebooks" / "05_weighting.ipynb").unlink()
-    refused(
-        "05_weighting.ipynb: there is no such notebook; make it again with",
-        plan_of,
-        "[{notebook: 05_weighting}]",
-    )
+def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace_root, refused):
+    (workspace_root / "notebooks" / "05_weighting.ipynb").unlink()
+    said = "05_weighting.ipynb: there is no such notebook; make it again with"
+    refused(said, plan_of, "[{notebook: 05_weighting}]")
 
 
-def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
-    for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
-        again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
-        assert Run(run.notebook, again).fingerprint == run.key
-        assert set(run.parameters) == {"profile", *REGISTRY[run.notebook].values}
+def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(small):
+    for run in runs_of(resolve_plan(small)):
+        assert Run.of(run.notebook, Profile.load("small"), **run.parameters).key == run.key
+        assert set(run.parameters) == {*REGISTRY[run.notebook].values}
 
 
 def test_commands_for_final_students_have_the_profile_of_the_final_notebook():
@@ -107,24 +91,18 @@ def test_commands_for_final_students_have_the_profile_of_the_final_notebook():
 @pytest.mark.parametrize("name", ["tiny", "own"])
 def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
     def described(notebook, profile, parameters):
-        return (
-            notebook,
-            profile,
-            Run.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters).same_but(),
-        )
+        run = Run.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters)
+        return notebook, profile, run.same_but()
 
-    plan = Profile.load(PARAMS / f"{name}.yaml").plan
-    planned = [
-        described(line.notebook, line.profile or name, {**run, **line.parameters})
-        for line in plan
-        for run in line.runs or [{}]
-    ]
+    planned = []
+    for line in Profile.load(PARAMS / f"{name}.yaml").plan:
+        for run in line.runs or [{}]:
+            parameters = {**run, **line.parameters}
+            planned.append(described(line.notebook, line.profile or name, parameters))
     for notebook in REGISTRY:
         source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
-        cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
-        assigned = {
-            node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell).body
-        }
+        cell = ast.parse(source.split('tags=["parameters"]')[1].split("# %%")[0])
+        assigned = {node.targets[0].id: ast.literal_eval(node.value) for node in cell.body}
         opened = assigned.pop("profile")
         assert described(notebook, opened if name == "tiny" else name, assigned) in planned
 
@@ -143,101 +121,66 @@ def test_runs_of_a_line_are_of_a_notebook_with_its_parameters_and_no_grid(line, 
         plan_of(f"[{line}]")
 
 
-def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_of, workspace):
+def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_of):
     steps = plan_of(LINES)
-    planned = str(workspace.root / "params" / "planned.yaml")
-    other = str(workspace.root / "params" / "other.yaml")
-    resolved = [
-        [
-            (run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"])
-            for run in step.runs
-        ]
-        for step in steps
-    ]
+    resolved = []
+    for step in steps:
+        values = [(run.parameters.get("lam"), run.parameters["seed"]) for run in step.runs]
+        resolved.append((step.runs[0].profile.name, step.grid is None, values))
     assert resolved == [
-        [(planned, 0.3, 0)],
-        [(planned, 0.5, 3), (planned, 0.8, 3)],
-        [(other, 0.3, 0)],
-        [(other, 0.5, 0), (other, 0.8, 0)],
-        [(planned, None, 0)],
-        [(planned, 0.2, 3), (planned, 0.8, 3)],
+        ("planned", True, [(0.3, 0)]),
+        ("planned", False, [(0.5, 3), (0.8, 3)]),
+        ("other", True, [(0.3, 0)]),
+        ("other", False, [(0.5, 0), (0.8, 0)]),
+        ("planned", True, [(None, 0)]),
+        ("planned", False, [(0.2, 3), (0.8, 3)]),
     ]
-    assert [step.grid is None for step in steps] == [True, False, True, False, True, False]
-    assert [run.profile.parameters.documents for run in steps[3].runs] == [30, 30]
-    assert (
-        len({run.key for run in runs_of(steps)})
-        == len({run.executed for run in runs_of(steps)})
-        == 8  # λ .8 with seed 3 stands in two lines
-    )
+    assert {run.profile.parameters.documents for run in steps[3].runs} == {30}
+    # λ .8 with seed 3 stands in two lines.
+    for identities in ("key", "folder"):
+        assert len({getattr(run, identities) for run in runs_of(steps)}) == 8
+
+
+REPEATED = "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary"
 
 
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        (
-            "[{notebook: 01_corpus}, {grid: lam}]",
-            "plan, line 2 (grid lam): grid 'lam' is unknown; did you mean lams?; known are cont",
-        ),
-        (
-            "[{grid: lams, notebook: 03_structural}]",
-            "line 1 (03_structural grid lams): grid lams: it is for notebook 05_wei",
-        ),
-        (
-            "[{grid: lams, lamm: 1}]",
-            "line 1 (grid lams): grid lams: run 1: 05_weighting: unknown parameter 'lamm'; did you",
-        ),
-        (
-            "[{grid: lams, lam: 0.1}]",
-            "run 2: it is the same as run 1 (cosine;64;λ=0.1); "
-            "leave one of them out, or vary another parameter",
-        ),
-        (
-            "[{grid: lams, profile: absent}]",
-            "line 1 (grid lams absent): profile 'absent' is unknown; known are other",
-        ),
+        ("[{notebook: 01_corpus}, {grid: lam}]", "line 2 (grid lam): grid 'lam' is unknown; did"),
+        ("[{grid: lams, notebook: 03_structural}]", "it is for notebook 05_weighting, not for 03"),
+        ("[{grid: lams, lam: 0.1}]", REPEATED),
+        ("[{grid: lams, profile: absent}]", "(grid lams absent): profile 'absent' is unknown"),
         (
             "[{notebook: 05_weighting, profile: other.yaml, lam: 2}]",
             "other.yaml): 05_weighting: lam: input should be less than or equal to 1",
         ),
+        ("[{notebook: 05_weighting, student_projection: 16x17}]", "384 → 16 → 17"),
     ],
 )
 def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(
-    plan_of, workspace, refused, runs, said
+    plan_of, workspace_root, refused, runs, said
 ):
     refused(f"^(?=profile planned: plan, line ).*{re.escape(said)}", plan_of, runs)
-    assert not (workspace.outputs / "records").exists()
+    assert not (workspace_root / "outputs").exists()
 
 
-@pytest.fixture
-def thesis(workspace):
-    shutil.rmtree(workspace.root / "params")
-    shutil.copytree(REPOSITORY / "params", workspace.root / "params")
-    return Profile.load("thesis")
+def test_two_settings_that_would_write_one_folder_are_refused(plan_of, params, refused):
+    (params / "same.yaml").write_text("base: other.yaml\nname: planned\ntraining: {epochs: 9}")
+    lines = "{notebook: 01_corpus}, {notebook: 01_corpus, profile: same.yaml}"
+    said = "two runs with different settings would both write planned-corpus-seed0; give one of"
+    refused(said, plan_of, f"[{lines}]")
 
 
-def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(thesis, workspace):
-    steps = resolve_plan(thesis, "thesis", workspace)
-    assert [(step.grid, len(step.runs), step.runs[0].profile.name) for step in steps] == [
-        (None, 1, "thesis"),
-        ("paragraph-vector", 36 + 9, "thesis"),
-        ("structural", 11, "thesis"),
-        ("projections-contextual", 16, "thesis"),
-        ("projections-cosine", 12, "thesis"),
-        ("projections-max-margin", 14, "thesis"),
-        ("weighting-cosine", 9, "thesis"),
-        ("weighting-max-margin", 9, "thesis"),
-        (None, 1, "thesis-final"),
-        ("final", 3, "thesis-final"),
-    ]
+def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(workspace_root):
+    shutil.copytree(PARAMS, workspace_root / "params", dirs_exist_ok=True)
+    steps = resolve_plan(Profile.load("thesis"))
+    assert [len(step.runs) for step in steps] == [1, 36 + 9, 11, 16, 12, 14, 9, 9, 1, 3]
+    profiles = [step.runs[0].profile.name for step in steps]
+    assert profiles == ["thesis"] * 8 + ["thesis-final"] * 2
     assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
     runs = runs_of(steps)
-    assert (
-        len({run.key for run in runs})
-        == len({run.executed for run in runs})
-        == len(runs)
-        == 121
-    )
-    finals = {
-        (run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs
-    }
-    assert finals == {(10, 1_000_000)}
+    assert len({run.folder for run in runs}) == len({run.key for run in runs}) == len(runs) == 121
+    for run in steps[-1].runs:
+        assert run.profile.training.accumulation == 10
+        assert run.parameters["documents"] == 1_000_000

@@ -1,11 +1,11 @@
-"""Artefacts: built once, whole or not at all, by one builder at a time, whatever is killed."""
+"""The store: built once, whole or not at all, by one builder at a time, whatever is killed."""
 
 import hashlib
 import json
 import os
-import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,25 +14,27 @@ import pytest
 import torch
 
 from docemb_lib.base.errors import InputError, Stopped
-from docemb_lib.workspace import MANIFEST, Workspace, fingerprint_of, publish
+from docemb_lib.base.files import fingerprint_of
+from docemb_lib.base.integrity import MANIFEST
+from docemb_lib.runs import store
+from docemb_lib.runs.store import cached, folder_of, is_whole, link, revision
 
 COUNT_BUILDS = """
 import sys, time
 from pathlib import Path
-from docemb_lib.workspace import Workspace
+from docemb_lib.runs.store import cached
 
 def build(folder):
     with open(sys.argv[2], "a") as log:
         log.write("built\\n")
     time.sleep(0.5)
-    (folder / "value.txt").write_text("42")
 
-Workspace(sys.argv[1]).artefact("number", {"n": 42}, build)
+cached("number", {"n": 42}, build, root=Path(sys.argv[1]))
 """
-
 BUILD_SLOWLY = """
 import sys, time
-from docemb_lib.workspace import Workspace
+from pathlib import Path
+from docemb_lib.runs.store import cached
 
 def build(folder):
     done = len(list(folder.glob("step*")))
@@ -41,90 +43,90 @@ def build(folder):
         print(step, flush=True)
         time.sleep(30 if step == 1 and done == 0 else 0)
 
-Workspace(sys.argv[1]).artefact("slow", {}, build, resumable=True)
+cached("slow", {}, build, resumable=True, root=Path(sys.argv[1]))
 """
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path)
+def number(tmp_path):
+    """The artefact of the number 42 in a store of its own."""
+    return partial(cached, "number", {"n": 42}, root=tmp_path)
 
 
 def write_value(folder: Path) -> None:
     (folder / "value.txt").write_text("42", encoding="utf-8")
 
 
-def files_in(workspace: Workspace) -> list[Path]:
-    """All files but locks."""
-    paths = workspace.outputs.rglob("*")
-    return [path for path in paths if path.is_file() and path.suffix != ".lock"]
+def never(folder: Path) -> None:
+    pytest.fail("it was built again")
 
 
-def test_an_artefact_is_built_once(workspace, monkeypatch):
-    first = workspace.artefact("number", {"n": 42}, write_value)
-    monkeypatch.setattr("docemb_lib.workspace.publish", lambda *a, **k: pytest.fail("built again"))
-    second = workspace.artefact("number", {"n": 42}, write_value)
-    assert second == first
-    assert (second.path / "value.txt").read_text() == "42"
+def files_in(folder: Path) -> list[str]:
+    """The names of all files but locks."""
+    return sorted(
+        path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"
+    )
 
 
-def test_the_manifest_of_an_artefact_says_what_made_it(workspace):
-    manifest = workspace.artefact("number", {"n": 42}, write_value).manifest
+def test_an_artefact_is_built_once_and_says_what_made_it(number):
+    folder = number(write_value)
+    assert number(never) == folder
+    manifest = json.loads((folder / MANIFEST).read_text())
     assert manifest["inputs"] == {"n": 42}
     assert manifest["files"] == {"value.txt": hashlib.sha256(b"42").hexdigest()}
     assert {"python", "numpy"} <= set(manifest["versions"])
 
 
-def test_other_inputs_or_another_kind_make_another_artefact(workspace):
-    built = (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
-    assert len({workspace.artefact(kind, inputs, write_value).path for kind, inputs in built}) == 4
+def test_kind_inputs_and_version_name_an_artefact_and_their_order_does_not(tmp_path, monkeypatch):
+    pairs = (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
+    folders = {folder_of(kind, inputs, tmp_path) for kind, inputs in pairs}
+    monkeypatch.setattr(store, "VERSION", store.VERSION + 1)
+    folders.add(folder_of("a", {"n": 1}, tmp_path))
+    assert len({folder.name for folder in folders}) == 5
+    ordered = {"a": 1, "b": {"c": 2, "d": 3}}
+    assert fingerprint_of(ordered) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
 
 
-def test_the_order_of_keys_does_not_change_a_fingerprint():
-    inputs = {"a": 1, "b": {"c": 2, "d": 3}}
-    assert fingerprint_of(inputs) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
+@pytest.mark.parametrize("name", ["value.txt", MANIFEST])
+def test_a_damaged_artefact_is_built_again_with_one_line(number, caplog, monkeypatch, name):
+    folder = number(write_value)
+    file = folder / name
+    file.write_bytes(file.read_bytes().replace(b"4", b"5", 1))
+    monkeypatch.setattr(store, "_opened", set())  # as in another process
+    number(write_value)
+    assert (folder / "value.txt").read_text() == "42"
+    (line,) = caplog.messages
+    assert line.startswith(f"{file} is damaged (its checksum differs): it is not used; ")
+    assert number(never) == folder
 
 
 @pytest.mark.parametrize("error", [RuntimeError, InputError])
-def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace, error):
+def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(number, tmp_path, error):
     def fail(folder):
         write_value(folder)
         raise error("half-way")
 
     with pytest.raises(error, match="half-way"):
-        workspace.artefact("number", {"n": 42}, fail)
-    assert files_in(workspace) == []
-    artefact = workspace.artefact("number", {"n": 42}, write_value)
-    assert (artefact.path / "value.txt").read_text() == "42"
-
-
-def test_a_refused_resumable_build_keeps_its_files_for_the_next_one(workspace, refused):
-    """For example a training that is resumed with another number of processes."""
-    names = []
-
-    def refuse(folder):
-        write_value(folder)
-        raise InputError("start it as that run")
-
-    refused("start it as that run", workspace.artefact, "number", {"n": 42}, refuse, resumable=True)
-    list_names = lambda folder: names.extend(path.name for path in folder.iterdir())  # noqa: E731
-    workspace.artefact("number", {"n": 42}, list_names, resumable=True)
-    assert names == ["value.txt"]
+        number(fail)
+    assert files_in(tmp_path) == []
+    assert files_in(number(write_value)) == [MANIFEST, "value.txt"]
 
 
 @pytest.mark.parametrize("resumable", [False, True])
-def test_an_interrupted_build_says_what_was_stopped_and_publishes_nothing(workspace, resumable):
+def test_an_interrupted_build_says_so_and_a_resumable_one_keeps_its_files(tmp_path, resumable):
     def interrupted(folder):
         write_value(folder)
         raise KeyboardInterrupt
 
-    inputs = {"n": 42}
-    said = "^stopped while building teacher embeddings; give the same command again to go on$"
+    build = partial(cached, "student-lexical", {}, resumable=resumable, root=tmp_path)
+    said = "^stopped while building student lexical; give the same command again to go on$"
     with pytest.raises(Stopped, match=said):
-        workspace.artefact("teacher-embeddings", inputs, interrupted, resumable=resumable)
-    assert not workspace.is_built("teacher-embeddings", inputs)
+        build(interrupted)
+    assert not is_whole(folder_of("student-lexical", {}, tmp_path))
     left = ["value.txt"] if resumable else []
-    assert [path.name for path in files_in(workspace)] == left
+    assert files_in(tmp_path) == left
+    folder = build(lambda folder: (folder / "late.txt").touch())
+    assert files_in(folder) == [MANIFEST, "late.txt", *left]
 
 
 def test_two_builders_of_one_artefact_build_it_once(tmp_path):
@@ -135,44 +137,34 @@ def test_two_builders_of_one_artefact_build_it_once(tmp_path):
     assert log.read_text().splitlines() == ["built"]
 
 
-def test_a_killed_resumable_build_goes_on_where_it_was(tmp_path):
+def test_a_killed_build_goes_on_where_it_was_and_its_lock_blocks_no_one(tmp_path):
     command = [sys.executable, "-c", BUILD_SLOWLY, str(tmp_path)]
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert killed.stdout is not None
     assert [killed.stdout.readline().strip() for _ in range(2)] == ["0", "1"]
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait(timeout=30)
-    assert not list(tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}"))
+    killed.kill()
+    killed.communicate(timeout=30)
+    assert [path.suffix for path in (tmp_path / "slow").glob("[!.]*")] == [store.PARTIAL]
+    assert [*(tmp_path / "slow").glob(".*.lock")]
     resumed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert resumed.stdout.split() == ["2"]
-    (manifest,) = tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}")
-    assert set(json.loads(manifest.read_text())["files"]) == {"step0", "step1", "step2"}
+    (folder,) = (tmp_path / "slow").glob("[!.]*")
+    assert files_in(folder) == [MANIFEST, "step0", "step1", "step2"]
+    assert is_whole(folder)
 
 
-def test_publishing_can_replace_what_is_there(tmp_path):
-    folder = tmp_path / "record"
-    publish(folder, lambda f: (f / "old").touch(), inputs={})
-    publish(folder, lambda f: (f / "new").touch(), inputs={}, replace=True)
-    assert {path.name for path in folder.iterdir()} == {"new", MANIFEST}
-    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["record"]
-
-
-def test_a_link_is_relative_and_can_be_renewed(workspace, tmp_path):
+def test_a_link_is_relative_can_be_renewed_and_replaces_no_folder(workspace_root, refused):
     for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        link = workspace.link("students", "best", tmp_path / name)
-        assert link.resolve() == tmp_path / name
-        assert not os.path.isabs(os.readlink(link))  # a moved checkout keeps its links
-
-
-def test_a_link_never_replaces_a_real_folder(workspace, tmp_path, refused):
-    (workspace.outputs / "students" / "mine").mkdir(parents=True)
-    refused("is in the way", workspace.link, "students", "mine", tmp_path)
+        (workspace_root / name).mkdir()
+        path = link("students", "best", workspace_root / name)
+        assert path.resolve() == workspace_root / name
+        assert not os.path.isabs(os.readlink(path))  # a moved checkout keeps its links
+    path.with_name("mine").mkdir()
+    refused("is in the way", link, "students", "mine", workspace_root)
 
 
 @pytest.mark.parametrize(("resumable", "error"), [(True, OSError), (False, RuntimeError)])
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
-    workspace, monkeypatch, resumable, error
+    number, tmp_path, monkeypatch, resumable, error
 ):
     def fill(folder):
         if error is OSError:
@@ -182,9 +174,21 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
 
     # As long as there is room, the cause is something else.
     with pytest.raises(error, match=r"requested and|unexpected pos"):
-        workspace.artefact("kind", {}, fill, resumable=resumable)
+        number(fill, resumable=resumable)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=512))
-    message = "artefacts/kind: the disk is full; make room and give the same command again"
+    message = "/number: the disk is full; make room and give the same command again"
     with pytest.raises(InputError, match=message):
-        workspace.artefact("kind", {}, fill, resumable=resumable)
-    assert files_in(workspace) == []
+        number(fill, resumable=resumable)
+    assert files_in(tmp_path) == []
+
+
+def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    assert revision(tmp_path) is None
+    (tmp_path / "file").write_text("one")
+    for command in (["init"], ["add", "."], ["commit", "-m", "one"]):
+        subprocess.run([*git, *command], capture_output=True, check=True)
+    commit = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    assert revision(tmp_path) == commit
+    (tmp_path / "file").write_text("two")
+    assert revision(tmp_path) == f"{commit}+"

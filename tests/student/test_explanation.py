@@ -75,7 +75,7 @@ def centred_tokens(student, text):
 def test_pairs_of_passages_are_sums_over_pairs_of_tokens(student_of, pooling, with_words):
     student = student_of(pooling, with_words)
     parts = student.explain(*PAGES, passages=16, bf16=False).query("part == 'passages'")
-    _, passages = student.embed(PAGES, passages=16, bf16=False)
+    _, passages = student.embed_documents(PAGES, passages=16, bf16=False)
     lengths = np.linalg.norm(student.embed(PAGES, bf16=False).astype(np.float64), axis=1)
     first, second = (centred_tokens(student, page) for page in PAGES)
     edges = [

@@ -44,6 +44,7 @@ def test_passes_hold_the_budget_with_padding(make_student, monkeypatch):
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr("docemb_lib.student.student.CHUNK", 4)
+    monkeypatch.setattr(embedding, "CHUNK", 4)
 
 
 @pytest.fixture
@@ -87,14 +88,14 @@ def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
-def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
+def test_the_bar_counts_all_documents(make_student, monkeypatch):
     bars = []
     bar = lambda **options: bars.append(tqdm(**options, file=StringIO(), disable=False)) or bars[-1]  # noqa: E731
-    monkeypatch.setattr("docemb_lib.student.student.progress", bar)
+    monkeypatch.setattr("docemb_lib.student.embedding.progress", bar)
     student = make_student(windows=[8])
     student.embed(["a", "b c"])
     student.embed(text for text in ["a", "b c", "d"])
-    assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
+    assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (3, 3)]
 
 
 def test_a_batch_on_a_cpu_has_at_most_4096_tokens(make_student):

@@ -19,7 +19,7 @@ def test_passages_are_as_few_as_possible_and_of_equal_size(tokens, sizes):
 @pytest.mark.parametrize("kind", ["mean", "lead", "modernbert"])
 def test_the_weighted_mean_of_passages_is_the_embedding(make_kind, texts, kind):
     student = make_kind(kind)
-    X, passages = student.embed(texts, passages=32, bf16=False)
+    X, passages = student.embed_documents(texts, passages=32, bf16=False)
     np.testing.assert_array_equal(X, student.embed(texts, bf16=False))
     for row, (_, weights, embeddings) in zip(X, passages, strict=True):
         np.testing.assert_allclose(weights @ embeddings / weights.sum(), row, atol=2e-6)
@@ -29,7 +29,7 @@ def test_the_weighted_mean_of_passages_is_the_embedding(make_kind, texts, kind):
 def test_the_weighted_mean_of_passages_is_the_dense_half(make_student, texts, pooling):
     student = make_student(windows=[8], pooling=pooling)
     student.adapt([*texts, *texts, "a b c d e f g", "a b c d e f g"], dim=4, bf16=False)
-    X, passages = student.embed(texts, passages=32, bf16=False)
+    X, passages = student.embed_documents(texts, passages=32, bf16=False)
     assert X.shape == (len(texts), 20)
     for row, (_, weights, embeddings) in zip(X, passages, strict=True):
         np.testing.assert_allclose(weights @ embeddings / weights.sum(), row[:16], atol=2e-6)
@@ -41,7 +41,7 @@ def test_a_passage_is_the_mean_of_states_that_have_seen_the_document(make_studen
     (tokens,) = student.tokenize([text]).sequences
     with torch.inference_mode():
         H = student.hidden(pack([tokens])).numpy()
-    _, (passages,) = student.embed([text], passages=16, bf16=False)
+    _, (passages,) = student.embed_documents([text], passages=16, bf16=False)
     ends = np.cumsum(passage_sizes(len(tokens), 16))
     expected = [rows.mean(axis=0) for rows in np.split(H, ends[:-1])]
     np.testing.assert_allclose(passages.embeddings, expected, atol=1e-5)
@@ -51,9 +51,9 @@ def test_a_passage_is_the_mean_of_states_that_have_seen_the_document(make_studen
 def test_a_prompt_is_in_no_span(make_student):
     student = make_student(windows=[8], max_tokens=64)
     text = "of a few words, " * 9
-    _, (as_text,) = student.embed([f"passage: {text}"], passages=8, bf16=False)
+    _, (as_text,) = student.embed_documents([f"passage: {text}"], passages=8, bf16=False)
     student.prompt = "passage: "
-    _, (passages,) = student.embed([text], passages=8, bf16=False)
+    _, (passages,) = student.embed_documents([text], passages=8, bf16=False)
     moved = np.maximum(as_text.spans - len(student.prompt), 0)
     np.testing.assert_array_equal(passages.spans, moved)
 
@@ -61,7 +61,7 @@ def test_a_prompt_is_in_no_span(make_student):
 def test_spans_cover_every_word_of_a_text_in_order(make_student):
     student = make_student(windows=[8], max_tokens=64)
     text = "Ünbelievably  straightforward\ntokenization, isn't it? 日本語 " * 9
-    _, (passages,) = student.embed([text], passages=8, bf16=False)
+    _, (passages,) = student.embed_documents([text], passages=8, bf16=False)
     starts, ends = passages.spans.T
     assert (starts[0], len(starts)) == (0, 8)
     assert (starts[1:] >= ends[:-1]).all()
@@ -75,19 +75,20 @@ def test_spans_cover_every_word_of_a_text_in_order(make_student):
 
 
 def test_an_empty_text_is_one_passage_without_characters(make_student):
-    X, (passages,) = make_student(windows=[8]).embed([""], passages=16, bf16=False)
+    X, (passages,) = make_student(windows=[8]).embed_documents([""], passages=16, bf16=False)
     assert passages.spans.tolist() == [[0, 0]]
     np.testing.assert_allclose(passages.embeddings, X, atol=1e-6)
 
 
 def test_passages_of_a_few_tokens_are_refused(make_student, refused):
-    refused("passages: got 7 tokens", make_student(windows=[8]).embed, ["a"], passages=7)
+    embed = make_student(windows=[8]).embed_documents
+    refused("passages: got 7 tokens", embed, ["a"], passages=7)
 
 
 def test_passages_find_the_query_that_they_answer(converted, texts):
     """A sentence of a long document is nearer to its own passage than to the others."""
     text = max(texts, key=len)
-    _, (passages,) = converted.embed([text], passages=128, bf16=False)
+    _, (passages,) = converted.embed_documents([text], passages=128, bf16=False)
     start, end = passages.spans[2]
     query = normalize(converted.embed([text[start:end]], bf16=False))[0]
     assert np.argmax(normalize(passages.embeddings) @ query) == 2

@@ -133,6 +133,6 @@ def test_a_window_that_is_no_even_number_from_two_on_is_refused(minilm, window, 
 # ---- Files
 def test_embeddings_are_written_to_npy_alone(make_student, tmp_path, refused):
     student = make_student(windows=[8])
-    refused("a.txt is no .npy file; name one", student.embed, ["one"], out=tmp_path / "a.txt")
+    refused("a.txt is a folder or no .npy file", student.embed, ["one"], out=tmp_path / "a.txt")
     (tmp_path / "b.npy").mkdir()
-    refused("b.npy is a folder; name a file", student.embed, ["one"], out=tmp_path / "b.npy")
+    refused("b.npy is a folder or no .npy file", student.embed, ["one"], out=tmp_path / "b.npy")

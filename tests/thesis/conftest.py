@@ -3,11 +3,10 @@
 import pandas as pd
 import pytest
 
-from docemb_lib.runs.run import Run
+from docemb_lib.runs.grids import load_grid
 from docemb_lib.runs.kinds import TITLES, Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.runs.grids import load_grid
 
 LEVELS = {
     "student before distillation": 0.5,
@@ -27,11 +26,9 @@ TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 
 
 @pytest.fixture
-def make_run(workspace, small):
+def make_run(workspace_root, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        return Run(
-            Run.of(notebook, small if profile is None else profile, **parameters), workspace
-        )
+        return Run.of(notebook, small if profile is None else profile, **parameters)
 
     return make
 

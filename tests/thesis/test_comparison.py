@@ -8,12 +8,12 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, StudentForms
+from docemb_lib.runs.grids import grid
+from docemb_lib.runs.kinds import Identity, Kind
+from docemb_lib.runs.models import StudentForms, scored_model
 from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.runs.grids import grid
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,
@@ -400,7 +400,7 @@ def test_another_head_scores_the_students_and_the_baselines_of_the_thesis(
 ):
     other = recorded(**students["MSE-contextual"])
     run = make_run(**students["only-MSE"])
-    run._student = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), "own"))
+    run._forms = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), "own"))
     kinds = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.TFIDF)
     run.references = [scored_model(Identity(kind), kind.value) for kind in kinds]
     finals = recorded_finals(run, evaluated(run.label))

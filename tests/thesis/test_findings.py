@@ -5,8 +5,8 @@ import pytest
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import over_seeds
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, StudentForms
+from docemb_lib.runs.kinds import Identity, Kind
+from docemb_lib.runs.models import StudentForms, scored_model
 from docemb_lib.runs.scores import Scorer
 from docemb_lib.thesis import conclusion, over_recorded_seeds
 
@@ -30,6 +30,11 @@ MARGIN = {"notebook": "03_structural", "structural_loss": "max-margin"}
 BOTH = {"structural_loss": "cosine", "contextual_teacher": "PV", "max_structural_len": None}
 HALF = {"notebook": "05_weighting", "lam": 0.5, **BOTH}
 FIFTH = {"notebook": "05_weighting", "lam": 0.2, **BOTH}
+
+
+def student(label, fingerprint):
+    """A student in one form, of which only scores can be read."""
+    return StudentForms(scored_model(Identity(Kind.STUDENT, name=label), fingerprint))
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def concluded(make_run, monkeypatch):
             run = make_run(**parameters)
             run.references = [scored_model(Identity(Kind.SBERT_TRUNCATED), SBERT_TRUNCATED)]
             if run.trains:
-                run._student = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), run.label))
+                run._forms = student(run.label, run.label)
                 run.references.append(scored_model(Identity(Kind.UNTRAINED), UNTRAINED))
             else:
                 run.model = scored_model(Identity(Kind.PARAGRAPH_VECTOR, name=run.label), "DM")
@@ -187,7 +192,7 @@ def over_seeds_of(make_run, monkeypatch):
             run = make_run(**parameters)
             labels[run.roles == {"structural"}] = run.label
             named = f"{run.label} {run.parameters['seed']}"
-            run._student = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), named))
+            run._forms = student(run.label, named)
             run.references = []
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
         return over_recorded_seeds(run), labels, by_round

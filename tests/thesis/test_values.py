@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from docemb_lib.runs.run import Run
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.settings.profile import Profile
 from docemb_lib.runs.grids import grid
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.run import Run
+from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"

@@ -1,6 +1,7 @@
 """Documents with their targets, the order of updates, and the passes of an update."""
 
 import itertools
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
 from docemb_lib.training.batches import (
-    Collate,
+    Cut,
     TokenFile,
     TrainingDocuments,
     Updates,
@@ -109,7 +110,7 @@ def test_processes_have_batches_of_their_own_and_as_many(n, of_each):
 def test_passes_hold_as_many_consecutive_batches_as_the_budget_allows(budget):
     lengths = np.random.default_rng(budget).integers(1, 30, 46).tolist()
     documents = TrainingDocuments([[1] * n for n in lengths], lengths, teachers={})
-    passes = Collate(documents, 2, budget)(range(46))
+    passes = list(documents.passes(range(46), Cut(2, budget)))
     assert list(itertools.chain(*(micro.rows for micro in passes))) == list(range(46))
     assert sum(micro.share for micro in passes) == pytest.approx(1)
     for micro in passes:
@@ -130,9 +131,8 @@ def test_passes_give_the_gradients_of_the_plain_loop(distil, budget, more):
     for start in range(0, 24, 4):
         batch, targets = documents.pack([range(start, start + 4)])
         (plain(batch, **targets._asdict()).loss / 6).backward()
-    for micro in Collate(documents, 4, budget)(range(24)):
-        output = objective(micro.batch, **micro.targets._asdict())
-        (output.loss * micro.share).backward()
+    for micro in documents.passes(range(24), Cut(4, budget)):
+        micro.learn(objective, torch.device("cpu"), nullcontext, torch.Tensor.backward)
     expected = dict(plain.named_parameters())
     for name, parameter in objective.named_parameters():
         if parameter.requires_grad:

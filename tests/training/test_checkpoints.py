@@ -78,13 +78,14 @@ def pressed(monkeypatch):
     def block(at, *, times=1, in_validation=False):
         owner, name = (trainer.Bar, "on_step_end")
         if in_validation:
-            owner, name = (trainer.DistillationTrainer, "validation_means")
+            owner, name = (trainer.StudentTrainer, "log")
         original = getattr(owner, name)
 
         def press(self, *arguments, **options):
             result = original(self, *arguments, **options)
             state = self.state if in_validation else arguments[1]
-            for _ in range(times if state.global_step == at else 0):
+            is_there = not in_validation or "eval_loss" in arguments[0]
+            for _ in range(times if is_there and state.global_step == at else 0):
                 signal.raise_signal(signal.SIGINT)
             return result
 

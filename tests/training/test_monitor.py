@@ -22,8 +22,8 @@ from docemb_lib.training.monitor import (
 
 
 def spread(embeddings):
-    means = Means(["loss"], dim=embeddings.shape[1], device=embeddings.device)
-    means.add([torch.tensor(0.0)], embeddings)
+    means = Means([], dim=embeddings.shape[1], device=embeddings.device)
+    means.add(ObjectiveOutput(torch.tensor(0.0), {}, embeddings, None))
     return means.values()["spread"]
 
 

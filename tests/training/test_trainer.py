@@ -6,10 +6,7 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from transformers import Trainer
-
-from docemb_lib.training import trainer
 
 
 @pytest.mark.parametrize("more", [False, True])
@@ -64,30 +61,3 @@ def test_a_loss_that_is_not_finite_names_its_documents(distil, tmp_path, monkeyp
     problem = "the loss is not finite, with documents .*page-7"
     with pytest.raises(FloatingPointError, match=problem):
         distil.train(tmp_path)
-
-
-@pytest.mark.parametrize("person", [True, False])
-def test_a_person_sees_the_losses_in_one_figure_drawn_anew_in_place(
-    distil, tmp_path, monkeypatch, person
-):
-    drawn = []
-    shown = []
-
-    def display(image, *, display_id, update):
-        shown.append((image.data[1:4], display_id, update))
-
-    def savefig(figure, file, **options):
-        drawn.append([line.get_xydata().tolist() for line in figure.axes[0].lines])
-        _savefig(figure, file, **options)
-
-    _savefig = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", savefig)
-    monkeypatch.setattr("IPython.display.display", display)
-    monkeypatch.setattr(trainer, "live_cell", lambda: "a cell" if person else None)
-    monkeypatch.setattr(trainer, "EVERY", 0.0)
-    _, history = distil.train(tmp_path)
-    assert len(drawn) > 10 if person else not drawn
-    assert [update for _, _, update in shown] == [number > 0 for number in range(len(drawn))]
-    assert len({each[:2] for each in shown}) == int(person)
-    for lines, rows in zip(zip(*drawn[-1:], strict=True), history, strict=False):
-        assert lines == ([[row["step"], row["loss"]] for row in rows],)

@@ -1,6 +1,7 @@
 """Data that notebooks show of a run: corpus, tasks, losses, students, probes."""
 
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +15,11 @@ from docemb_lib import views
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.evaluation.reading import Versions
+from docemb_lib.runs.embeddings import Embedder
+from docemb_lib.runs.kinds import Identity, Kind
+from docemb_lib.runs.models import Model, scored_model, student_model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, student_model
-from docemb_lib.runs.run import Run
+from docemb_lib.runs.store import cached, relative
 from docemb_lib.runs.students import Students, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation
@@ -26,7 +28,7 @@ TEXTS = ["one two", "one two three", "a", "b c"]
 
 
 @pytest.fixture
-def make_run(workspace):
+def make_run(workspace_root):
     def make(notebook, changes=None, **parameters):
         profile = Profile.load("small").model_copy(update=changes)
         return Run.of(notebook, profile, **parameters)
@@ -62,13 +64,9 @@ def described(make_run):
     task = Classification(
         "package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])}
     )
-    run.stages = SimpleNamespace(
-        key=run,
-        workspace=run.workspace,
-        corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
-        teachers=SimpleNamespace(sbert=lambda long: counter),
-        scores=SimpleNamespace(task={"package": task}.get),
-    )
+    run.corpus = SimpleNamespace(fingerprint="corpus", split=splits.__getitem__)
+    run.teachers = SimpleNamespace(sbert=lambda long: counter)
+    run.scorer = SimpleNamespace(task={"package": task}.get)
     return run
 
 
@@ -80,10 +78,8 @@ def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
     splits = {"train": table, "validation": table.select([]), "tasks": table}
     student = Profile.load("small").student.model_copy(update={"max_tokens": 600})
     run = make_run("01_corpus", changes={"student": student})
-    run.stages = SimpleNamespace(
-        corpus=SimpleNamespace(split=splits.__getitem__),
-        teachers=SimpleNamespace(sbert=lambda long: SimpleNamespace(max_text_tokens=512)),
-    )
+    run.corpus = SimpleNamespace(split=splits.__getitem__)
+    run.teachers = SimpleNamespace(sbert=lambda long: SimpleNamespace(max_text_tokens=512))
     frame = views.corpus_statistics(run).set_index("split")
     assert frame.index.tolist() == ["train", "validation", "tasks"]
     row = frame.loc["train"]
@@ -115,7 +111,7 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     value = statistics.set_index(["split", "statistic"])["value"]
     assert value["train", "examples"] == 4
     assert value["train", "over_384"] == 75  # 200 tokens a letter: all but "a"
-    described.run.scorer.task = None  # a second count would fail
+    described.scorer.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
 
@@ -137,7 +133,7 @@ def test_a_rank_test_says_whether_documents_of_the_tasks_are_longer(make_run, he
         name: Dataset.from_dict({"n_structural_tokens": [*tokens]})
         for name, tokens in lengths.items()
     }
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=splits.__getitem__))
+    run.corpus = SimpleNamespace(split=splits.__getitem__)
     text = " ".join(views.held_out_lengths(run).split())
     assert text.startswith(f"The {len(held_out)} documents of the tasks {said}")
 
@@ -197,7 +193,7 @@ def test_weights_by_length_are_those_of_lambda_and_mask(
 )
 def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, parameters, names):
     def initial(stage):
-        return "initial", stage.key.profile.parameters.structural_loss, stage.key.parameters["lam"]
+        return "initial", stage.profile.parameters.structural_loss, stage.run.parameters["lam"]
 
     monkeypatch.setattr(Students, "initial_objective", initial)
     monkeypatch.setattr(Students, "objective", lambda stage: "trained")
@@ -249,7 +245,7 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
         objective=objective.eval,
         training_documents=lambda student, split, rows: documents[split],
     )
-    run.corpus.split = {"validation": range(9)}.__getitem__
+    run.corpus = SimpleNamespace(split={"validation": range(9)}.__getitem__)
     notebook = request.config.rootpath / "notebooks" / "05_weighting.py"
     script = notebook.read_text(encoding="utf-8")
     names = {"run": run, "views": views, "p": run.profile.parameters, "torch": torch, "pd": pd}
@@ -269,17 +265,15 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
     assert three.y.shape == three.t.shape == (3, 16)
 
 
-def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
-    make_run, workspace_root, monkeypatch
-):
+def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(make_run):
     def student(name):
-        return run.workspace.artefact(
-            "student", {"name": name}, lambda folder: (folder / "weights.txt").write_text(name)
+        return cached(
+            "student", {"name": name}, lambda folder: (folder / "a.json").write_text(f'"{name}"')
         )
 
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
-    run.model = student_model(run.label, student("own").path)
-    run.untrained = scored_model(Identity(Kind.UNTRAINED), "0", list)
+    run.model = student_model(run.label, student("own"))
+    run.untrained = scored_model(Identity(Kind.UNTRAINED), "0")
     others = [
         {"structural_loss": "cosine"},
         {"structural_loss": "max-margin", "gamma": 0.7},
@@ -289,8 +283,8 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
         {"structural_loss": "mse", "seed": 1},
     ]
     for number, parameters in enumerate(others):
-        folder = student(str(number)).path.relative_to(workspace_root)
-        make_run("03_structural", **parameters).finish({}, student=str(folder))
+        folder = relative(student(str(number)))
+        make_run("03_structural", **parameters).finish({}, student=folder)
     make_run("03_structural", structural_loss="contrastive").finish(
         {}, student="outputs/artefacts/student/deleted"
     )
@@ -322,32 +316,29 @@ def test_a_probe_is_fitted_on_few_documents_of_tasks_and_measured_by_length(make
     }
     embedded = []
 
+    def rows(name, texts):
+        return tables[name][[int(text) for text in texts]]
+
     def model(name, kind):
         def embed(texts):
             embedded.extend((name, int(text)) for text in texts)
-            return tables[name][[int(text) for text in texts]]
+            return rows(name, texts)
 
-        return scored_model(Identity(kind, name=name), name, embed)
+        return named(name, embed, kind)
 
     def teacher(name):
-        def embed(texts):
-            return tables[name][[int(text) for text in texts]]
-
-        return SimpleNamespace(fingerprint=name, embed=embed)
+        return SimpleNamespace(fingerprint=name, label=name, embed=partial(rows, name))
 
     run = make_run("04_projections", documents=50)
     run.model = model("after", Kind.STUDENT)
     run.untrained = model("before", Kind.UNTRAINED)
-    run.stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
-        teachers=SimpleNamespace(
-            structural=SimpleNamespace(max_text_tokens=10),
-            of_student={name: teacher(name) for name in ("structural", "contextual")},
-            embeddings=lambda teacher, _, n: tables[teacher.fingerprint][60 : 60 + n],
-        ),
-        scores=SimpleNamespace(validation_texts=lambda: [str(i) for i in range(60)]),
-        students=None,
+    run.corpus = SimpleNamespace(split=splits.__getitem__)
+    run.teachers = SimpleNamespace(
+        structural=SimpleNamespace(max_text_tokens=10),
+        of_student={name: teacher(name) for name in ("structural", "contextual")},
+        embeddings=lambda teacher, _, n: tables[teacher.fingerprint][60 : 60 + n],
     )
+    run.scorer = SimpleNamespace(validation_texts=lambda: [str(i) for i in range(60)])
     monkeypatch.setattr(views.students, "PROBED", 30)
     frame = views.probes_of_teachers(run)
     assert list(frame.columns) == ["model", "kind", "teacher", "bucket", "documents", "r2"]
@@ -397,14 +388,12 @@ def probed(after):
     return pd.DataFrame(rows, columns=columns)
 
 
-def of_corpus(texts, tokens=None):
-    """Stages of validation documents, and of a structural teacher that reads 256 tokens."""
+def give_documents(run, texts, tokens=None):
+    """Validation documents for a run, and a structural teacher that reads 256 tokens."""
     documents = {"text": texts, "n_structural_tokens": tokens or [300] * len(texts)}
     teacher = SimpleNamespace(max_text_tokens=256)
-    return SimpleNamespace(
-        corpus=SimpleNamespace(split=lambda _: documents),
-        teachers=SimpleNamespace(sbert=lambda _: teacher),
-    )
+    run.corpus = SimpleNamespace(split=lambda _: documents)
+    run.teachers = SimpleNamespace(sbert=lambda _: teacher)
 
 
 def nine_words(name):
@@ -415,20 +404,20 @@ def nine_words(name):
 def of_beginnings():
     """A student that reads the first word."""
     words = [f"{name}0" for name in NAMES]
-    return embedder("of beginnings", lambda text: [text.startswith(word) for word in words])
+    return by_text("of beginnings", lambda text: [text.startswith(word) for word in words])
 
 
 @pytest.fixture
 def of_both():
     """A student that reads the first and the last word."""
-    return embedder("of both", lambda text: [name in text[:5] + text[-6:] for name in NAMES])
+    return by_text("of both", lambda text: [name in text[:5] + text[-6:] for name in NAMES])
 
 
 def test_read_are_documents_of_about_twice_what_the_teacher_reads(make_run, monkeypatch):
     monkeypatch.setattr(views.reading, "READ", 2)
     run = make_run("05_weighting")
     texts = list(map(nine_words, [*NAMES, "four"]))
-    run.stages = of_corpus(texts, [100, 600, 3000, 500])
+    give_documents(run, texts, [100, 600, 3000, 500])
     assert {*views.documents_to_read(run).documents} == {texts[1], texts[3]}
 
 
@@ -436,8 +425,7 @@ def test_the_hypotheses_of_drafts_are_measured_on_each_student(
     make_run, monkeypatch, of_beginnings, of_both
 ):
     run = make_run("05_weighting")
-    run.stages = of_corpus(list(map(nine_words, NAMES)))
-    run.corpus.workspace = run.workspace
+    give_documents(run, list(map(nine_words, NAMES)))
     monkeypatch.setattr(views.students, "students_of_runs", lambda _: [of_beginnings, of_both])
     measured = views.hypotheses_of_students(run)[["ending", "spread"]]
     assert measured.loc["of beginnings"].to_dict() == pytest.approx({"ending": 0, "spread": 1})
@@ -463,22 +451,20 @@ def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_los
     make_run, monkeypatch
 ):
     run = make_run("05_weighting", contextual_teacher="PV", documents=40)
-    run.stages = of_corpus(list(NAMES))
-    run.corpus.workspace = run.workspace
-    student = embedder("a model card", lambda text: [name in text for name in NAMES])
-    keys = {
-        "with DM": make_run("04_projections", structural_loss=None, contextual_teacher="DM").key,
-        "with both": make_run("04_projections", contextual_teacher="PV").key,
+    give_documents(run, list(NAMES))
+    student = by_text("a model card", lambda text: [name in text for name in NAMES])
+    runs = {
+        "with DM": make_run("04_projections", structural_loss=None, contextual_teacher="DM"),
+        "with both": make_run("04_projections", contextual_teacher="PV"),
         "alone": make_run(
             "04_projections", structural_loss=None, contextual_teacher="PV", documents=30
-        ).key,
+        ),
     }
-    records = [SimpleNamespace(label=label) for label in keys]
+    records = [SimpleNamespace(label=label, student_folder="folder") for label in runs]
     monkeypatch.setattr(run, "comparable", lambda notebook=None: records if notebook else [])
-    monkeypatch.setattr(run, "key_of", lambda record: keys[record.label])
+    monkeypatch.setattr(run, "of_record", lambda record: runs[record.label])
     monkeypatch.setattr(views.students, "students_of_runs", lambda _: [])
     monkeypatch.setattr(views.students, "structural_only", lambda run, keys: [])
-    monkeypatch.setattr(views.students, "recorded_student", lambda workspace, record: "folder")
     monkeypatch.setattr(views.students, "student_model", lambda label, folder: student)
     assert list(views.hypotheses_of_students(run).index) == ["alone;30 docs"]
 
@@ -490,14 +476,14 @@ def text_of(name, n):
     return " ".join(f"Sentence {number} tells of {name}." for number in range(n))
 
 
-def embedder(name, embed):
-    return Model(
-        Kind.STUDENT,
-        Form.SAVED,
-        name,
-        name,
-        lambda texts: np.array([embed(text) for text in texts], dtype=np.float32),
-    )
+def named(name, embed, kind=Kind.STUDENT):
+    """A model that embeds texts by a function."""
+    return Model(Identity(kind, name=name), Embedder(name, name, embed))
+
+
+def by_text(name, embed):
+    """A student that embeds single texts by a function."""
+    return named(name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
 
 
 def test_contextual_losses_stand_in_groups_of_what_else_their_students_share(make_run):
@@ -526,17 +512,15 @@ def test_contextual_losses_stand_in_groups_of_what_else_their_students_share(mak
 
 @pytest.mark.parametrize(("given", "teacher"), [("LSA", "LSA"), (None, "PV")])
 def test_embeddings_before_are_of_the_untrained_student_and_contextual_teacher(
-    make_run, monkeypatch, given, teacher
+    make_run, given, teacher
 ):
     run = make_run("04_projections", contextual_teacher=given, documents=3)
     texts = {"text": ["a", "b b", "c c c", "not read"]}
-    monkeypatch.setattr(run.corpus, "split", lambda _: Dataset.from_dict(texts))
-    run.untrained = scored_model(Identity(Kind.UNTRAINED), "f1", lambda read: np.array([[len(text)] for text in read])
-    )
-    teachers = run.teachers
-    monkeypatch.setattr(teachers, "contextual", lambda name: name)
-    monkeypatch.setattr(
-        teachers, "embeddings", lambda name, split, rows: np.full((rows, 2), len(name + split))
+    run.corpus = SimpleNamespace(split=lambda _: Dataset.from_dict(texts))
+    run.untrained = by_text("f1", lambda text: [len(text)])
+    run.teachers = SimpleNamespace(
+        contextual=lambda name: name,
+        embeddings=lambda name, split, rows: np.full((rows, 2), len(name + split)),
     )
     y, c = views.embeddings_before(run)
     assert y.tolist() == [[1], [3], [5]]

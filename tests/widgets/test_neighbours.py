@@ -8,7 +8,8 @@ from bs4 import BeautifulSoup
 from scipy.spatial.distance import cosine
 
 from docemb_lib.evaluation.tasks import Labelled, LabelledPairs, Ranking, Retrieval
-from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.embeddings import Embedder
+from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.widgets import neighbour_browser
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, Verdict, judge_of, names_of
@@ -62,7 +63,7 @@ def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
     ]
 
 
-def test_a_task_becomes_a_pool_embedded_once(workspace):
+def test_a_task_becomes_a_pool_embedded_once(workspace_root):
     asked = []
 
     def embed(texts):
@@ -71,20 +72,16 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
 
     texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
-    stages = SimpleNamespace(
-        workspace=workspace,
-        scores=SimpleNamespace(task={"find": task}.get),
-        key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
-        teachers=SimpleNamespace(
-            structural=SimpleNamespace(
-                count_tokens=lambda texts: [len(text.split()) for text in texts]
-            )
-        ),
+    counter = SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])
+    run = SimpleNamespace(
+        scorer=SimpleNamespace(task={"find": task}.get),
+        profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"])),
+        teachers=SimpleNamespace(structural=counter),
     )
-    student = scored_model(Identity(Kind.STUDENT, name="a"), "s", embed)
-    truncated = scored_model(Identity(Kind.SBERT_TRUNCATED), "t", embed)
+    student = Model(Identity(Kind.STUDENT, name="a"), Embedder("a", "s", embed))
+    truncated = Model(Identity(Kind.SBERT_TRUNCATED), Embedder("SBERT", "t", embed))
     models = {"this student: a": student, "truncated": truncated}
-    neighbourhoods = Neighbourhoods(stages, models)
+    neighbourhoods = Neighbourhoods(run, models)
     pool = neighbourhoods.pool("find")
     assert pool.texts == ["a query", "an answer", "some other page"]
     assert pool.lengths.tolist() == [2, 2, 3]

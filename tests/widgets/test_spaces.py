@@ -17,33 +17,31 @@ from docemb_lib.evaluation.probes import (
     tidy_distances,
 )
 from docemb_lib.losses import Objective, Projection, Teaching
-from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.embeddings import Embedder
+from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.widgets import spaces
 from docemb_lib.widgets.spaces import Spaces, StudentDistances, distances_to_teacher, project
 
 
-def test_students_are_measured_on_the_same_documents_and_negatives(workspace, split_of):
+def test_students_are_measured_on_the_same_documents_and_negatives(workspace_root, split_of):
     rng = np.random.default_rng(0)
     teacher = rng.standard_normal((7, 4))
     tables = {name: rng.standard_normal((7, 4)).astype(np.float32) for name in "ab"}
     texts = [f"text {row}" for row in range(7)]
-    stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
+    run = SimpleNamespace(
+        corpus=SimpleNamespace(split=lambda name: split_of(texts)),
         teachers=SimpleNamespace(
             structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]
         ),
+        label="b",
     )
-    run = SimpleNamespace(stages=stages, label="b")
 
     def model(name):
-        return Model(
-            Kind.STUDENT,
-            Form.SAVED,
-            name,
-            name,
-            lambda asked: tables[name][[texts.index(text) for text in asked]],
-        )
+        def embed(asked):
+            return tables[name][[texts.index(text) for text in asked]]
+
+        return Model(Identity(Kind.STUDENT, name=name), Embedder(name, name, embed))
 
     distances = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
     assert list(distances.measured["cosine"]) == ["a", "this student: b"]
@@ -104,37 +102,30 @@ def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, 
 
 
 def test_documents_of_both_splits_are_seen_in_the_spaces_of_student_and_teachers(
-    workspace, monkeypatch, split_of
+    workspace_root, monkeypatch, split_of
 ):
     rng = np.random.default_rng(0)
     vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
 
     def model(label, kind=Kind.STUDENT):
-        return Model(
-            kind,
-            Form.SAVED,
-            "" if kind == Kind.UNTRAINED else label,
-            label,
-            lambda texts: np.stack([vectors[label, text] for text in texts]),
-        )
+        def embed(texts):
+            return np.stack([vectors[label, text] for text in texts])
+
+        name = "" if kind == Kind.UNTRAINED else label
+        return Model(Identity(kind, name=name), Embedder(label, label, embed))
 
     monkeypatch.setattr(spaces, "SHOWN", 6)
     monkeypatch.setattr(spaces, "TRAINING", 3)
     texts_of = {name: [f"{name} {row}" for row in range(8)] for name in ("train", "validation")}
-    stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts_of[name])),
-        teachers=SimpleNamespace(
-            of_documents=lambda split, rows: {
-                "structural": model("structural").embed(texts_of[split][:rows])
-            },
-        ),
-        students=None,
-    )
+
+    def of_documents(split, rows):
+        return {"structural": model("structural").embed(texts_of[split][:rows])}
+
     profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None, documents=5))
     of_run = spaces.spaces_of_run(
         SimpleNamespace(
-            stages=stages,
-            workspace=workspace,
+            corpus=SimpleNamespace(split=lambda name: split_of(texts_of[name])),
+            teachers=SimpleNamespace(of_documents=of_documents),
             profile=profile,
             model=model("run"),
             untrained=model("before", Kind.UNTRAINED),

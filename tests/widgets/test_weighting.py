@@ -9,14 +9,12 @@ from scipy.stats import bootstrap
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import score_intervals
-from docemb_lib.runs import records
-from docemb_lib.runs.run import Run
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting, weighting_explorer
 
 
-def a_run(workspace, **parameters):
+def a_run(**parameters):
     given = {
         "structural_loss": "cosine",
         "contextual_teacher": "PV",
@@ -47,8 +45,8 @@ def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
         np.testing.assert_equal((row["lam"], row["max_structural_len"]), (lam, np.nan))
 
 
-def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(workspace):
-    run = a_run(workspace)
+def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(workspace_root):
+    run = a_run()
     scores = {
         run.label: {"package": answered(0.6), "find": answered(0.3)},
         "SBERT": {"package": answered(0.9)},
@@ -56,35 +54,19 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
     models = pd.DataFrame({"model": [run.label], "fingerprint": ["own"]})
     run.validation = SimpleNamespace(intervals=score_intervals(scores), models=models)
     varied = {0.2: {}, 0.8: {"max_structural_len": None}, 0.7: {"seed": 1}, 0.9: {}}
-    others = [(lam, a_run(workspace, lam=lam, **given)) for lam, given in varied.items()]
+    others = [(lam, a_run(lam=lam, **given)) for lam, given in varied.items()]
     structural = {"cosine": 0.4, "mse": 0.1}  # the run's loss, and another
     others += [
         (score, Run.of("03_structural", run.profile, structural_loss=loss))
         for loss, score in structural.items()
     ]
-    for (
-        lam,
-        other,
-    ) in others:  # one of another seed is no sibling; the last of this notebook has no intervals
+    # One of another seed is no sibling, and the last of this notebook has no intervals.
+    for lam, other in others:
         rows = score_intervals(
             {other.label: {"package": answered(lam)}, "SBERT": {"package": answered(0.9)}}
         )
-        record = records.Record(
-            notebook=other.notebook,
-            label=other.label,
-            fingerprint=other.fingerprint,
-            setting=other.key.setting,
-            profile="small",
-            parameters=other.parameters,
-        )
         tables = {"intervals": rows, "models": models.assign(model=other.label, fingerprint=lam)}
-        records.save(
-            workspace,
-            record,
-            tables={}
-            if lam == 0.9
-            else {name: table.to_dict("records") for name, table in tables.items()},
-        )
+        other.finish({}, tables={} if lam == 0.9 else tables)
     points_of_run = weighting.weighting_points(run)
     assert points_of_run.columns.tolist() == weighting.COLUMNS
     rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45)]
@@ -113,10 +95,9 @@ ANSWERS = {"first": np.arange(40) % 2, "second": np.arange(40) % 5 > 0}
 
 
 @pytest.fixture
-def of_two_runs(workspace):
+def of_two_runs(workspace_root):
     """A run and the scores of two, whose answers to single examples are there."""
     run = Run.of("05_weighting", Profile.load("small"), lam=0.2)
-    run.parameters["max_structural_len"] = None
     scores = {}
     for name, answers in ANSWERS.items():
         values = answers.astype(np.float32)[None]
