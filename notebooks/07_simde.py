@@ -261,6 +261,7 @@ for text in texts_read:
     sentences = [sentence for sentence in distinct if len(spaced(sentence).split()) >= 3]
     if len(sentences) >= 2:
         documents_read.append(sentences)
+# %%
 encoder = run.profile.simde.sentence_encoder
 model = published_model(encoder, pooling="cls") if encoder else sbert_models(run.teachers).truncated
 embeddings = model.embed([sentence for document in documents_read for sentence in document])
@@ -429,6 +430,7 @@ def token_attention(student, text):
     return received.double().cpu().numpy(), encoding["offset_mapping"][0].cpu().numpy()
 
 
+# %%
 def attention_by_part(student, texts):
     """Columns document, part (of speech) and relative: 1 is the mean over words of a document."""
     rows = []
@@ -449,12 +451,6 @@ def attention_by_part(student, texts):
 
 
 # %%
-import seaborn as sns
-
-from docemb_lib.corpus.rows import PARTS
-from docemb_lib.student import Student
-
-
 def slow_attention(student, text):
     """`token_attention` of a text shorter than half a window, by queries and keys."""
     ids = student.tokenizer(text, return_tensors="pt")["input_ids"].to(student.model.device)
@@ -470,6 +466,9 @@ def slow_attention(student, text):
     received = logits.softmax(dim=-1).mean(dim=0)
     return received.mean(dim=0) if student.pooling == "mean" else received[0]
 
+
+# %%
+from docemb_lib.student import Student
 
 folders = {run.untrained.label: run.students.untrained, run.label: run.student}
 for record in run.comparable():
@@ -489,6 +488,10 @@ for label, folder in folders.items():
         print(f"{label}: only a Longformer gives attentions here, and only English is tagged")
 
 # %%
+import seaborn as sns
+
+from docemb_lib.corpus.rows import PARTS
+
 if frames:
     attention = figures.named(pd.concat(frames, ignore_index=True), names)
     untrained, *others = attention["model"].unique()

@@ -472,10 +472,6 @@ def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_los
 NAMES = ("alpha", "beta", "gamma")
 
 
-def text_of(name, n):
-    return " ".join(f"Sentence {number} tells of {name}." for number in range(n))
-
-
 def named(name, embed, kind=Kind.STUDENT):
     """A model that embeds texts by a function."""
     return Model(Identity(kind, name=name), Embedder(name, name, embed))
