@@ -205,7 +205,7 @@ def student_model(
     identity = Identity(kind, form, name)
 
     def embed(texts: list[str]) -> np.ndarray:
-        student = _loaded(folder, form == Form.DENSE)
+        student = _loaded(folder, form == Form.DENSE, fingerprint)
         desc = f"embedding by {identity.label}"
         return student.embed(texts, devices=devices_at_hand(), desc=desc)
 
@@ -248,7 +248,8 @@ def _fingerprint(student: Path, form: Form) -> str:
 
 
 @lru_cache(maxsize=1)  # a notebook embeds several sets of texts by one student
-def _loaded(folder: Path, dense: bool) -> Student:
+def _loaded(folder: Path, dense: bool, fingerprint: str) -> Student:
+    """The student in a folder. fingerprint: so that another one in the same folder is loaded."""
     from docemb_lib.student import Student
 
     student = Student.load(folder)

@@ -151,3 +151,14 @@ def test_students_that_differ_in_their_prompt_have_embeddings_of_their_own(tmp_p
         student.save(tmp_path / name)
         fingerprints.add(student_model(name, tmp_path / name).fingerprint)
     assert len(fingerprints) == 2
+
+
+def test_another_student_in_the_same_folder_embeds_anew(workspace_root):
+    folder = workspace_root / "student"
+    embeddings = []
+    for layer in (0, 5):
+        Student.from_encoder("all-MiniLM-L6-v2", layers=[layer], max_tokens=64).save(folder)
+        embeddings.append(student_model("student", folder).embed(["a text"]))
+        expected = Student.load(folder).embed(["a text"])
+        np.testing.assert_array_equal(embeddings[-1], expected)
+    assert np.abs(embeddings[0] - embeddings[1]).max() > 1e-3
