@@ -468,8 +468,11 @@ def slow_attention(student, text):
 
 
 # %%
+from transformers.utils.logging import set_verbosity_error
+
 from docemb_lib.student import Student
 
+set_verbosity_error()  # transformers would say that it pads a text to a multiple of the window
 folders = {run.untrained.label: run.students.untrained, run.label: run.student}
 for record in run.comparable():
     if record.student_folder:

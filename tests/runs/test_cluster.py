@@ -133,6 +133,7 @@ def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said
 
 STARTING = """
 import os, signal, threading
+import distributed  # takes seconds, in which an interrupt may be lost
 from docemb_lib.runs.cluster import local_workers
 threading.Timer(1.0, os.killpg, (0, signal.SIGINT)).start()  # as Ctrl-C in a terminal
 try:
