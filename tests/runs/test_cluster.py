@@ -135,6 +135,7 @@ STARTING = """
 import os, signal, threading
 import distributed  # takes seconds, in which an interrupt may be lost
 from docemb_lib.runs.cluster import local_workers
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 threading.Timer(1.0, os.killpg, (0, signal.SIGINT)).start()  # as Ctrl-C in a terminal
 try:
     with local_workers(1):
