@@ -114,7 +114,7 @@ print(f"{len(texts)} taken")
 # for which this is done; what `docemb adapt` has read is not read again.
 
 # %%
-from docemb_lib.runs.models import embed_documents
+from docemb_lib.runs.models import student_embeddings
 from docemb_lib.student.export import encoder_pooling
 
 started = time.perf_counter()
@@ -125,7 +125,7 @@ if adapted is None:
     Y = student.embed(texts)
 else:
     student = Student.load(adapted)
-    Y = embed_documents(Path(adapted), texts)
+    Y = student_embeddings(Path(adapted), texts)
 seconds = time.perf_counter() - started
 print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {seconds:.0f} s")
 print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")

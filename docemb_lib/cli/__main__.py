@@ -163,7 +163,7 @@ def embed(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.runs.models import embed_documents
+    from docemb_lib.runs.models import student_embeddings
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import write_embeddings
 
@@ -180,7 +180,7 @@ def embed(
     with written_beside(out) as folder:
         of_documents = None
         if passages is None:
-            embeddings = embed_documents(Path(resolve(model)), texts, scratch=folder)
+            embeddings = student_embeddings(Path(resolve(model)), texts, scratch=folder)
         else:
             student = Student.load(model)
             embeddings, of_documents = student.embed_documents(

@@ -283,7 +283,9 @@ def student_forms(name: str, folder: Path, *, root: Path | None = None) -> Stude
     )
 
 
-def embed_documents(student: Path, texts: list[str], *, scratch: Path | None = None) -> np.ndarray:
+def student_embeddings(
+    student: Path, texts: list[str], *, scratch: Path | None = None
+) -> np.ndarray:
     """Embed N texts by a student in a folder, or of a hub id: float32 (N, width).
 
     Embeddings are kept, see `root_of`; those by a model of a hub outside of a working folder in
