@@ -15,6 +15,8 @@ notebook up to the error in `<slug>.failed`, and is tried again.
 A notebook that a person executes publishes its folder itself, without an executed notebook.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -24,15 +26,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.files import fingerprint_of
 from docemb_lib.runs import records
 from docemb_lib.runs.identity import RunIdentity
-from docemb_lib.runs.kernels import NAME, Report, execute_notebook
 from docemb_lib.runs.records import COMPARISON, EXECUTED, FAILED
 from docemb_lib.runs.store import PARTIAL, locked, outputs, publish, relative
 from docemb_lib.settings.files import find_root
+
+if TYPE_CHECKING:
+    from docemb_lib.runs.kernels import Report
 
 NOTEBOOK = "notebook.ipynb"
 BY_HAND = ".by-hand"
@@ -119,6 +124,8 @@ def execute(run: RunFolder, *, report: Report = lambda line: None, wait: bool = 
         report: receives the last state of the notebook's progress bars.
         wait: for a process that executes the run at this time; if not, filelock.Timeout is raised.
     """
+    from docemb_lib.runs.kernels import execute_notebook  # with Jupyter, which takes time
+
     with locked(run.folder, wait=wait):
         if run.is_done:
             return False
@@ -149,11 +156,26 @@ def publish_by_hand(run: RunFolder, partial: Path) -> None:
         shutil.rmtree(run.failed, ignore_errors=True)
 
 
+def record_of(run: RunFolder, **result: Any) -> records.Record:
+    """The record of a run; `result` are the fields from `status` on."""
+    return records.Record(
+        run.notebook,
+        run.label,
+        run.key,
+        run.setting,
+        run.profile.name,
+        run.parameters,
+        sources=run.sources,
+        inputs=run.inputs,
+        **result,
+    )
+
+
 def record_failure(run: RunFolder, reason: str, trace: str = "") -> str:
     """Record why a run failed, in its folder of failures, and return a line that names the run."""
     line = as_line(f"{run.notebook} ({run.label}): {' '.join(reason.split())}")
     run.partial.mkdir(parents=True, exist_ok=True)
-    failed = records.Record.of(run, status="failed", error=line, traceback=trace)
+    failed = record_of(run, status="failed", error=line, traceback=trace)
     failed.write(run.partial, {})
     publish(run.partial, run.failed)
     notebook = run.failed / NOTEBOOK
@@ -185,6 +207,8 @@ def _failure(run: RunFolder, error: Exception) -> Exception:
 
 def _check_record(run: RunFolder, key: str) -> None:
     """Raise RunError unless the notebook has left the record of the run with this key."""
+    from docemb_lib.runs.kernels import NAME
+
     record = records.read(run.partial)
     if record is None or record.key != key:
         ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
@@ -203,9 +227,11 @@ def _told_to_kernels(run: RunFolder) -> Iterator[None]:
 
 def is_executed_here(run: RunFolder) -> bool:
     """Whether this process is the kernel that executes the run; `compared` is set if so."""
-    told = json.loads(os.environ.get(EXECUTED, "{}"))
-    run.compared = tuple(told.get("compared", ()))
-    if told.get("folder") == str(run.partial):
+    executed = records.executed_here()
+    if executed is None:
+        return False
+    run.compared = executed.compared
+    if executed.folder == run.partial:
         return True
     run.compared = ()
     return False

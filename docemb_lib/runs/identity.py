@@ -63,11 +63,6 @@ class RunIdentity:
         return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
 
     @property
-    def key(self) -> str:
-        """A hash of all that the results depend on, see `RunFolder`."""
-        raise NotImplementedError
-
-    @property
     def registered(self) -> Notebook:
         """The notebook in the registry, which says what a run of it does."""
         return REGISTRY[self.notebook]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -63,21 +63,6 @@ class Record:
     )
     folder: Path = Path()  # where it was read; not in the file
 
-    @classmethod
-    def of(cls, run: RunIdentity, **result: Any) -> Self:
-        """The record of a run; `result` are the fields from `status` on."""
-        return cls(
-            run.notebook,
-            run.label,
-            run.key,
-            run.setting,
-            run.profile.name,
-            run.parameters,
-            sources=run.sources,
-            inputs=run.inputs,
-            **result,
-        )
-
     @property
     def student_folder(self) -> Path | None:
         """The student of the run; None where there was none or it is gone."""
@@ -100,6 +85,13 @@ class Record:
         """
         path = self.folder / f"{name}.json"
         return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
+
+
+class Executed(NamedTuple):
+    """What a kernel is told of the run that it executes."""
+
+    folder: Path  # the one that the run fills
+    compared: tuple[str, ...]  # the keys of the runs that it shows, see `RunFolder.compared`
 
 
 def read(folder: Path) -> Record | None:
@@ -125,12 +117,13 @@ def all_records(notebook: str | None = None) -> list[Record]:
 
     In the kernel that executes a run, its record is there before the run is published.
     """
-    executed = filled_here()
+    executed = executed_here()
+    filled = executed.folder if executed else None
     records = []
     for name in [notebook] if notebook else REGISTRY:
         for file in (outputs() / "runs").glob(f"{name}/*/{RECORD}"):
             folder = file.parent
-            if _is_not_shown(folder, executed):
+            if _is_not_shown(folder, filled):
                 continue
             record = read(folder)
             if record is not None:
@@ -138,18 +131,21 @@ def all_records(notebook: str | None = None) -> list[Record]:
     return sorted(records, key=lambda record: (record.notebook, record.finished, record.key))
 
 
-def filled_here() -> Path | None:
-    """The folder that this process fills, if it is the kernel of an executed run."""
-    told = json.loads(os.environ.get(EXECUTED, "{}"))
-    return Path(told["folder"]) if told else None
+def executed_here() -> Executed | None:
+    """What this process executes, if it is the kernel of an executed run."""
+    told = os.environ.get(EXECUTED)
+    if told is None:
+        return None
+    fields = json.loads(told)
+    return Executed(Path(fields["folder"]), tuple(fields.get("compared", ())))
 
 
-def _is_not_shown(folder: Path, executed: Path | None) -> bool:
-    """Whether a folder holds no record of a run, or one that the `executed` folder replaces."""
+def _is_not_shown(folder: Path, filled: Path | None) -> bool:
+    """Whether a folder holds no record of a run, or one that the `filled` folder replaces."""
     if folder.name.startswith(COMPARISON):  # of a run whose record is there
         return True
     partial = folder.with_name(folder.name + PARTIAL)
-    return folder != executed and (folder.suffix == PARTIAL or partial == executed)
+    return folder != filled and (folder.suffix == PARTIAL or partial == filled)
 
 
 def frame(notebook: str | None = None, *, failed: bool = False) -> pd.DataFrame:

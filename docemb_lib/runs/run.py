@@ -21,7 +21,13 @@ from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
 from docemb_lib.runs.checks import check_training
-from docemb_lib.runs.execution import BY_HAND, RunFolder, is_executed_here, publish_by_hand
+from docemb_lib.runs.execution import (
+    BY_HAND,
+    RunFolder,
+    is_executed_here,
+    publish_by_hand,
+    record_of,
+)
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import (
     Model,
@@ -375,7 +381,7 @@ class Run(RunFolder):
             name: value if isinstance(value, int) else float(value)
             for name, value in metrics.items()
         }
-        record = records.Record.of(
+        record = record_of(
             self,
             metrics=numbers,
             seconds=round(time.perf_counter() - self.started, 1),

@@ -35,7 +35,7 @@ from tqdm import tqdm
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import in_kernel, stopped
 from docemb_lib.runs import cluster, records
-from docemb_lib.runs.execution import RunError, execute, record_failure
+from docemb_lib.runs.execution import RunError, execute, record_failure, record_of
 from docemb_lib.runs.grids import GridLike
 from docemb_lib.runs.plan import Step, resolve_sweep, runs_of
 from docemb_lib.runs.progress import Progress
@@ -342,7 +342,7 @@ def recorded(planned: Sequence[Run]) -> pd.DataFrame:
     for run in planned:
         record = run.record or records.read(run.failed)
         if record is None:
-            record = records.Record.of(run, status="missing", seconds=nan, finished="")
+            record = record_of(run, status="missing", seconds=nan, finished="")
         rows.append(records.row_of(record, with_error=True))
     return pd.DataFrame(rows)
 

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs import execution, identity, records, store
+from docemb_lib.runs import identity, records, store
 from docemb_lib.runs.execution import NOTEBOOK, RunError, execute, record_failure
 from docemb_lib.runs.records import RECORD
 from docemb_lib.runs.run import Run
@@ -154,7 +154,7 @@ def test_an_interrupt_is_no_failure_and_leaves_nothing(fresh, monkeypatch):
         copy.touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execution, "execute_notebook", interrupted)
+    monkeypatch.setattr("docemb_lib.runs.kernels.execute_notebook", interrupted)
     run = fresh(SUCCEEDS)
     with pytest.raises(KeyboardInterrupt):
         execute(run)

@@ -86,7 +86,7 @@ def test_a_kernel_sees_the_record_of_the_run_that_it_fills(write, monkeypatch):
     write("k1")  # of an earlier execution
     partial = write("k1.partial", metrics={"mean": 0.9})
     monkeypatch.setenv(records.EXECUTED, json.dumps({"folder": str(partial)}))
-    assert records.filled_here() == partial
+    assert records.executed_here().folder == partial
     assert records.frame()["validation"].tolist() == [0.7, 0.9]
 
 

@@ -7,7 +7,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from docemb_lib.runs import records
-from docemb_lib.runs.execution import NOTEBOOK
+from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import StudentForms, scored_model
 from docemb_lib.runs.run import Run, begin
@@ -65,11 +65,11 @@ def test_comparable_runs_are_the_finished_ones_of_the_setting_and_the_same_code(
     training = small.training.model_copy(update={"epochs": 9})
     others.append(Run("05_weighting", small.model_copy(update={"training": training})))
     for other in (run, *others):
-        records.Record.of(other).write(other.folder, {})
+        record_of(other).write(other.folder, {})
     file = others[0].folder / records.RECORD
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "sources": {"my_losses.py": "0" * 64}}))
-    records.Record.of(others[1], status="failed").write(others[1].folder, {})
+    record_of(others[1], status="failed").write(others[1].folder, {})
     assert [record.parameters["lam"] for record in run.comparable()] == [0.4, 0.3]
     assert run.of_record(others[2].record).key == others[2].key
 

@@ -18,10 +18,9 @@ from docemb_lib.evaluation.tasks import relevant_lengths
 from docemb_lib.evaluation.uncertainty import OVERALL, differences, holm, score_intervals
 from docemb_lib.runs import scores as module
 from docemb_lib.runs.embeddings import Embedder
-from docemb_lib.runs.execution import NOTEBOOK
+from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.kinds import Form, Identity, Kind
 from docemb_lib.runs.models import Fitted, Model, scored_model
-from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final, Scorer, TaskLengths, by_found
 from docemb_lib.settings.sections import Evaluation
@@ -336,7 +335,7 @@ CASES = [
 
 def publish(run, final, conclusion=""):
     """Leave a run as its execution would."""
-    record = Record.of(run, student="trained")
+    record = record_of(run, student="trained")
     record.write(run.folder, {**final.tables, "scores": final.scores})
     printed = nbformat.v4.new_output("stream", text=conclusion)
     cell = nbformat.v4.new_code_cell("1", metadata={"tags": ["conclusion"]}, outputs=[printed])

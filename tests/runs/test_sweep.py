@@ -21,7 +21,7 @@ from docemb_lib import sweep
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import cluster, records
 from docemb_lib.runs import sweep as sweeps
-from docemb_lib.runs.execution import NOTEBOOK
+from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.plan import resolve_sweep
 from docemb_lib.runs.scores import Scorer
 
@@ -150,7 +150,7 @@ def distributed(monkeypatch):
         failed = {run: "no luck" for run in planned if run.parameters["lam"] == 0.8}
         for run in planned:
             if run not in failed:
-                records.Record.of(run).write(run.folder, {})
+                record_of(run).write(run.folder, {})
                 (run.folder / NOTEBOOK).touch()
         return failed
 
