@@ -63,7 +63,7 @@ def better(
     """
     names = [_names(compared.published, group) for group in groups]
     values = [compared.published.loc[group, "value"].to_numpy() for group in names]
-    here = "not tested: runs are missing"
+    here = "not tested: not all of them have scores here"
     flat = [name for group in names for name in group]
     if flat and set(flat) <= set(compared.scores):
         here = _here(compared, names, of)
