@@ -69,19 +69,19 @@ CHANGELOG
 Gallery <docs/gallery>
 Findings <outputs/published/README>
 Embedded default <outputs/published/embedded/README>
-A student of six layers <outputs/published/tiny-final/README>
-Wikipedia and more <outputs/published/wikipedia/README>
-Manual pages <outputs/published/manuals/README>
-Thesis in miniature <outputs/published/thesis-mini/README>
 Contextual losses <outputs/published/contextual-losses>
-Examples that decide <outputs/published/examples/README>
-Passages and explanations <outputs/published/passages>
 How much a model reads <outputs/published/reading>
-Choosing without labels <outputs/published/proxies>
-Queries by the teacher <outputs/published/queries/README>
-Speed and memory <outputs/published/speed>
 Log of experiments <outputs/published/LOG>
 Executed notebooks <outputs/published/notebooks/README>
+```
+
+```{toctree}
+:hidden:
+:caption: Archive
+:glob:
+
+outputs/published/archive/*
+outputs/published/archive/*/*
 ```
 
 ```{toctree}

@@ -351,7 +351,7 @@ else:
 # Differences are those of a model minus the student, with 95% intervals and paired permutation tests, corrected for
 # their number. *Detectable* is the difference that as many examples can show.
 #
-# **Without labels** no measure chose the best model reliably ([tried](../outputs/published/proxies.md)).
+# **Without labels** no measure chose the best model reliably ([tried](../outputs/published/archive/proxies.md)).
 
 # %% [markdown]
 # ## In BERTopic

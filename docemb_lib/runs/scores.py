@@ -54,7 +54,7 @@ RELEVANT = "relevant/"
 SPLITS = "splits.json"
 LENGTHS = "lengths.npy"
 RELEVANT_LENGTHS = "relevant.npy"
-# See outputs/published/proxies.md
+# See outputs/published/archive/proxies.md
 NO_CHOICE = (
     "Without labels no measure chooses reliably: halves set the best of seven models first on 2 of "
     "6 labelled tasks; links between your documents would decide it (docemb evaluate)."
