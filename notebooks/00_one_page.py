@@ -32,8 +32,7 @@ held_out = "pandas"  # package whose pages are searched
 # ---
 # ## 1 · Pages
 #
-# A page is the documentation of a function or class. The names in its *See Also* section are its related pages; the
-# section itself is cut.
+# A page is the documentation of a function or class. The names in its *See Also*, which is cut, are its related pages.
 
 # %%
 import ast
@@ -244,7 +243,7 @@ def cosine_loss(Y: Tensor, T: Tensor) -> Tensor:
 
 
 class Decorrelation:
-    """SDL: the mean covariance, without sign, of two features; old batches fade by `beta`."""
+    """SDL: the mean correlation, without sign, of two features; old batches fade by `beta`."""
 
     def __init__(self, beta: float = 0.95):
         self.beta, self.covariance, self.weight = beta, 0.0, 0.0
@@ -433,4 +432,5 @@ for name in ("student before", "SBERT", "Paragraph Vector"):
     print(f"{gain.mean():+.3f} [{low:+.3f}, {high:+.3f}].")
 
 # %% [markdown]
-# **References.** Longformer (Beltagy 2020), SBERT (Reimers 2019), Paragraph Vector (Le 2014), SoftCCA (Chang 2018).
+# **References.** D. Burian: *Document embedding using Transformers*, master thesis, Charles University, Prague 2023.
+# Longformer (Beltagy 2020), SBERT (Reimers 2019), Paragraph Vector (Le 2014), SoftCCA (Chang 2018).

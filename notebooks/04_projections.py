@@ -19,8 +19,8 @@
 #
 # How can a student learn from an embedding space that has nothing in common with its own? The embeddings of student and
 # contextual teacher pass through small networks, *projections*, and only the outputs, the *views*, must agree. This
-# chapter builds the thesis' loss for them, SoftCCA, from canonical correlation analysis, and sets simpler losses beside
-# it.
+# notebook builds the thesis' loss for them, SoftCCA, from canonical correlation analysis, and sets simpler losses
+# beside it.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -298,8 +298,8 @@ print("six documents:", values.detach().numpy().round(4))
 # %% [markdown]
 # ## How large is δ?
 #
-# By the thesis' rule, both terms have "roughly equal" ranges. `delta = "balance"` sets δ so: the distances of the first
-# 20 batches, divided by their SDL.
+# By the thesis' rule, both terms have "roughly equal" ranges. `delta = "balance"` sets δ so: the distances of the
+# batches so far, at most the first 20, divided by their SDL. Here are ten.
 
 # %%
 balanced = losses.SoftCCA(16, delta="balance")
@@ -395,7 +395,8 @@ run.save_figure(figure, "spread")
 # %% [markdown]
 # Where a line falls, documents become alike: the teacher's mean is a good first answer, better the larger its share in
 # the title (of the mean squared length). SDL does not prevent this, because correlations do not depend on how much a
-# view differs. A student that stays there has *collapsed*. Right, the mean is removed and all features have variance 1.
+# view differs: the line of SoftCCA is nearly that of the squared distance, its first term. A student that stays there
+# has *collapsed*. Right, the mean is removed and all features have variance 1.
 #
 # ## This run
 #
@@ -435,14 +436,15 @@ run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
 # R² = 1: the map predicts the teacher exactly; 0: no better than its mean; below 0: worse. Where the bar has not risen,
-# a linear map reads no more of this teacher than before, even if the loss fell. Other relations it does not see: the
+# a linear map reads no more of this teacher than before, even if the loss fell. That does not say that the teacher has
+# taught nothing: the structural loss alone may have lowered R² further. Other relations a linear map does not see. The
 # scores below decide what the teacher is worth.
 #
 # ## Other students
 #
-# The sweep trains the students of this chapter in the profile's plan that are not recorded. With
-# `grid("contextual-losses", run.profile)` in place of `planned`, it would train eight from the contextual teacher alone,
-# one for each contextual loss.
+# The sweep trains the students of this notebook in the profile's plan that are not recorded. With
+# `grid("contextual-losses", run.profile)` in place of `planned`, it would train eight from the contextual teacher
+# alone, one for each contextual loss.
 
 # %%
 from docemb_lib.runs.plan import planned_beside
@@ -470,7 +472,8 @@ for number, (title, of_group) in enumerate(groups):
 # ## Which projections?
 #
 # Tables 4.6 to 4.8 of the thesis in the widths of this profile: without a structural loss, beside cosine and beside
-# max-margin.
+# max-margin. There both projections end as wide as the larger of the two embeddings (4.5.2); in the embedded default
+# those of PV end as wide as PV, which is narrower than the student.
 
 # %%
 by_number = {number: thesis.table(number, run.profile) for number in ("4.6", "4.7", "4.8")}
@@ -490,7 +493,10 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
 
 # %% [markdown]
 # A hollow diamond is the mean in the thesis of the same place in the grid. There, larger student projections are better
-# and bottlenecks harmful, and a small contextual projection or none is best without a structural loss (4.5.2).
+# and bottlenecks harmful, and a small contextual projection or none is best without a structural loss (4.5.2). In the
+# embedded default the linear student projection is ahead of that with a ReLU: without a structural loss (.600 and .404,
+# which has collapsed) and beside max-margin (.776 and .748) ([validation
+# scores](../outputs/published/embedded/README.md#scores-on-validation)).
 
 # %%
 alone, cosine, margin = (thesis.in_figure(run, f"figure 4.{number}") for number in (7, 8, 9))
@@ -543,6 +549,8 @@ print(thesis.conclusion(run), views.learnt(probes), sep="\n")
 # %% [markdown]
 # ## References
 #
+# * D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied Linguistics,
+#   Charles University, Prague 2023 (section 4.5.2).
 # * Hotelling (1936), Relations between two sets of variates. Biometrika 28: CCA.
 # * Andrew, Arora, Bilmes and Livescu (2013), Deep canonical correlation analysis. ICML: networks in place of linear
 #   maps.

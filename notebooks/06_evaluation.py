@@ -18,7 +18,7 @@
 # # 06 · The students on the test splits
 #
 # Which student is better than its start, its teachers, and what a user has without training? Students that notebooks 03
-# to 05 have trained are scored on the test splits, once: chapter 5 of the thesis.
+# to 05 have trained are scored on the test splits: chapter 5 of the thesis.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -161,8 +161,8 @@ if with_labels:
         torch.testing.assert_close(weight.detach(), stacked[0].cpu(), atol=1e-3, rtol=0)
 
 # %% [markdown]
-# Ten epochs of few examples hardly leave chance. Where a profile has few, its heads are therefore logistic regressions,
-# the same without the hidden layer, trained to the end.
+# Ten epochs of few examples are few updates, so that the accuracy stays low. Where a profile has few, its heads are
+# therefore logistic regressions, the same without the hidden layer, trained to the end.
 #
 # ## Mean average precision
 #
@@ -359,7 +359,9 @@ accuracy = thesis.table_5_7(finals.compared, "accuracy")
 figures.table(accuracy, names, section=section)
 
 # %%
-section = "The same with the thesis' head, on the models that the thesis has."
+section = """The same with the thesis' head, on the models that the thesis has. Ten epochs on raw
+embeddings favour models with large norms, as max-margin makes them, so this order says as much of
+norms as of worth."""
 if run.profile.evaluation.head == HEAD:
     under_mlp = finals.scores.head(0)
 else:
@@ -460,8 +462,10 @@ else:
 print("Tables and figures:", Path(run.figures[0]).parent)
 
 # %% [markdown]
-# **References.** Thesis, chapter 5. Dror et al. (2018), *The hitchhiker's guide to testing statistical significance in
-# natural language processing*. Holm (1979), *A simple sequentially rejective multiple test procedure*.
+# **References.** D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied
+# Linguistics, Charles University, Prague 2023 (chapter 5). Dror et al. (2018), *The hitchhiker's guide to testing
+# statistical significance in natural language processing*. Holm (1979), *A simple sequentially rejective multiple test
+# procedure*.
 
 # %%
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

@@ -389,8 +389,10 @@ words = collection["group"].mode()[0].partition(": ")[2]
 print(f"The words of the largest group are {words}.")
 
 # %% [markdown]
-# **References.** Beltagy et al. (2020), *Longformer*. Grootendorst (2022), *BERTopic: Neural topic modeling with a
-# class-based TF-IDF procedure*. van der Maaten and Hinton (2008), *Visualizing data using t-SNE*.
+# **References.** Burian (2023), *Document embedding using Transformers*, master thesis, Institute of Formal and Applied
+# Linguistics, Charles University, Prague, which 00 to 06 follow; this notebook trains nothing. Beltagy et al. (2020),
+# *Longformer*. Grootendorst (2022), *BERTopic: Neural topic modeling with a class-based TF-IDF procedure*. van der
+# Maaten and Hinton (2008), *Visualizing data using t-SNE*.
 #
 # `docemb adapt`, `docemb embed` and `docemb evaluate` do the same in a terminal ([own
 # documents](../docs/own-documents.md)).
