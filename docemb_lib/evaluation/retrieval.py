@@ -1,4 +1,4 @@
-"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused, and its metrics (4.3 and 5.2).
+"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused, and its metrics (5.2 and 5.3).
 
 Rankings by words are fitted on the unlabelled documents that may be retrieved, as a search engine
 fits its index.

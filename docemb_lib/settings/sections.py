@@ -465,7 +465,7 @@ class OwnTask(Section):
 class Evaluation(Section):
     """The tasks, and how models are scored on them.
 
-    Runs are scored on validation splits (Section 4.3), the final evaluation on whole test splits
+    Runs are scored on validation splits (Section 4.2), the final evaluation on whole test splits
     (Section 5.2).
     """
 

@@ -1,7 +1,7 @@
 """The forward pass of a student as one ONNX file, for programs without torch.
 
 The exporter of transformers has no Longformer, because its stock attention depends on the length of
-a batch. Here the windows of section 4.2 of the thesis are computed on padded documents by operators
+a batch. Here the windows of section 4.3 of the thesis are computed on padded documents by operators
 that ONNX has. A document is cut into blocks as long as the window, so that a query sees keys of its
 own block, of the block before and of the block after, and of no other::
 

@@ -1,6 +1,6 @@
 """The student: a long encoder over packed documents, and a mean of its last hidden states.
 
-Section 4.2 of the thesis describes it. B: documents of a batch; T: tokens of all of them; D: width
+Section 4.3 of the thesis describes it. B: documents of a batch; T: tokens of all of them; D: width
 of the dense embedding; N: documents that are embedded.
 """
 

@@ -1,4 +1,4 @@
-"""The structural teacher: a sentence encoder with a short context (thesis, 4.2).
+"""The structural teacher: a sentence encoder with a short context (thesis, 3.2.1 and 4.4).
 
 Its embeddings are mean-pooled and not normalised.
 """
