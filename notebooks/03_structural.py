@@ -348,6 +348,10 @@ legend = ax.legend()
 #
 # ## Distil
 #
+# In the thesis the student starts from Longformer, which has nothing of its teacher. In the embedded default it starts
+# from two layers of its teacher, and is nearer to the teacher's embedding of its own document than to others before any
+# training.
+#
 # The first `documents` training documents are seen in random order; the profile sets epochs and batch size. The first
 # recorded loss is the one above, unless precision, dropout, accumulation or a loss of your own make it another.
 

@@ -386,7 +386,7 @@ for teacher, ax in zip((features, standardised), axes, strict=True):
     lines["InfoNCE"] = train_projection(infonce, teacher)
     pd.DataFrame(lines).plot(ax=ax, logy=True, color=figures.SERIES, legend=ax is axes[1])
     share = teacher.mean(0).square().sum() / teacher.square().mean(0).sum()
-    ax.set(xlabel="updates of the projection", title=f"mean: {share:.0%} of the teacher")
+    ax.set(xlabel="updates of the projection", title=f"{share:.0%} of the teacher is its mean")
     ax.yaxis.set_major_formatter("{x:g}")
 axes[0].set_ylabel("spread of the student's view")
 axes[1].legend(**figures.BESIDE)
