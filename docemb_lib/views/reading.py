@@ -61,5 +61,5 @@ def endings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFra
 def counted_endings(of_models: pd.DataFrame, versions: Versions) -> str:
     """A sentence on how much endings count, with intervals. of_models: see `endings`."""
     said = [f"{name} {with_interval(*row)}" for name, *row in of_models.itertuples()]
-    what = "An exchange of the last fifth moves a document so many times as far as one of the first"
+    what = "Exchanging the last fifth moves a document by this multiple of exchanging the first"
     return LINES.fill(f"{what} (mean of {len(versions.documents)}): {', '.join(said)}.")

@@ -444,7 +444,7 @@ def test_the_sentence_on_endings_has_their_intervals(make_run, of_beginnings, of
     versions = Versions.of(list(map(nine_words, NAMES)))
     said = views.counted_endings(views.endings(run, [of_beginnings, of_both], versions), versions)
     of_both = "of beginnings .000 [.00, .00], of both 1.000 [1.00, 1.00]."
-    assert " ".join(said.split()).endswith(f"as one of the first (mean of 3): {of_both}")
+    assert " ".join(said.split()).endswith(f"exchanging the first (mean of 3): {of_both}")
 
 
 def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_loss_alone(
