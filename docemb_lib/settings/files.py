@@ -45,8 +45,7 @@ def find_root() -> Path:
     if root is None:
         raise InputError(
             f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/); "
-            "make it one with `docemb init`, or name one: --workspace FOLDER, or "
-            f"{WORKSPACE}=FOLDER in the environment"
+            f"make it one with `docemb init`, or name one by {WORKSPACE}=FOLDER in the environment"
         )
     if not Path.cwd().is_relative_to(root):
         warn_once("the working folder is %s", root)

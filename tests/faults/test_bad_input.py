@@ -30,7 +30,7 @@ PROFILES = [
 ]
 SWEEP = ["sweep", "05", "--grid", "params/g.yaml", "--profile", "small", "--dry-run"]
 PARAMETERS = [
-    ("lam=", "-p lam=: this is not NAME=VALUE; write"),
+    ("lam=", "-p lam=: write NAME=VALUE, each name once"),
     ("lam=" + "[" * 20_000, "lam: "),
     ("lam='null'", "lam: got the string 'null'; to switch it off write None"),
     (f"lam={CONTROL}", "lam: "),
@@ -52,12 +52,12 @@ COMMANDS = [
         {"params/g.yaml": "axes: {seed: [0, 1]}"},
         "run 2: it is the same as run 1 .*; leave one of them out, or vary another parameter",
     ),
-    ("train --profile small -p lam=0.1 -p lam=0.2", {}, "-p lam=0.2: lam is given twice"),
+    ("train --profile small -p lam=0.1 -p lam=0.2", {}, "-p lam=0.2: write NAME=VALUE, each"),
     ("evaluate params --profile small --task halfs", {}, "no task 'halfs'; known are package"),
     (
         "embed m in.jsonl -o there.npy",
         {"there.npy": b"old"},
-        "-o there.npy: this exists already; name a new file, or give --force",
+        "-o there.npy: this exists already; name a new file",
     ),
     (
         "embed m in.jsonl -o out.npy",

@@ -257,11 +257,11 @@ def test_the_root_is_found_from_below(tmp_path, monkeypatch):
     assert find_root() == tmp_path
 
 
-def test_outside_a_working_folder_none_is_taken_and_three_ways_are_named(
+def test_outside_a_working_folder_none_is_taken_and_two_ways_are_named(
     tmp_path, monkeypatch, refused
 ):
     monkeypatch.chdir(tmp_path)
-    refused("docemb init.*--workspace FOLDER.*DOCEMB_WORKSPACE=FOLDER", find_root)
+    refused("docemb init.*DOCEMB_WORKSPACE=FOLDER", find_root)
 
 
 def test_the_environment_names_a_working_folder_which_is_said_once(
