@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import gc
 import os
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -153,9 +152,7 @@ def free_memory(device: torch.device | str) -> int:
 
 def _control_groups() -> list[Path]:
     """The folders of this process' control group and of those above, whose limits hold, too."""
-    try:
-        match = re.search("^0::/*(.*)$", OWN_CGROUPS.read_text(), re.MULTILINE)
-    except OSError:  # another system has no such file
-        return []
-    group = CGROUPS / match[1] if match else CGROUPS
-    return [group, *group.parents]
+    with suppress(OSError):  # another system has no such file
+        group = CGROUPS / OWN_CGROUPS.read_text().partition("0::/")[2].strip()
+        return [group, *group.parents]
+    return []

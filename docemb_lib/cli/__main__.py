@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from docemb_lib.base.errors import InputError, spreadsheet_cell
+from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import PRECISION, asked_precision
 from docemb_lib.cli.commands import (
     AsJson,
@@ -181,7 +181,7 @@ def results(
     name = None if notebook is None else notebook_named(notebook)
     frame = records.frame(name, failed=True)
     if as_csv:
-        sys.stdout.write(frame.map(spreadsheet_cell).to_csv(index=False))
+        sys.stdout.write(frame.to_csv(index=False))
     else:
         print_runs(frame)
 

@@ -3,25 +3,25 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.scratch import scratch_folder
 
 
 @contextmanager
 def written_whole(out: Path) -> Iterator[Path]:
     """Give a place to write to, in a folder of its own beside `out`; its content is moved there.
 
-    The folder is removed at the end, or by the next command that writes `out` if this one is
-    killed. Raises InputError at once where something is in the place of `out`, or nothing can be
-    written there.
+    Raises InputError at once where something is in the place of `out`, or nothing can be written
+    there.
     """
     if out.exists():
         raise InputError(f"-o {out}: this exists already; name a new file or folder")
     with ExitStack() as stack:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            folder = stack.enter_context(scratch_folder(f".{out.name}.", out.parent))
+            beside = TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent)
+            folder = Path(stack.enter_context(beside))
         except OSError as error:
             problem = f"nothing can be written there ({error.strerror})"
             raise InputError(f"-o {out}: {problem}; name another place") from None

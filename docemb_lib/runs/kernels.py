@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import Empty
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jupyter_client.asynchronous import AsyncKernelClient
@@ -20,7 +21,6 @@ from traitlets.config import Config
 
 from docemb_lib.base import worker_pool
 from docemb_lib.base.progress import is_bar
-from docemb_lib.base.scratch import scratch_folder
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
@@ -73,7 +73,7 @@ def execute_notebook(
     import papermill
 
     report("starting the notebook")
-    with scratch_folder(FOLDERS, SOCKETS) as sockets:
+    with TemporaryDirectory(prefix=FOLDERS, dir=SOCKETS) as sockets:
         papermill.execute_notebook(
             str(source),
             str(copy),
@@ -82,7 +82,7 @@ def execute_notebook(
             progress_bar=False,
             stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
             stderr_file=_LastLine(report),
-            **kernel_options(str(sockets)),
+            **kernel_options(sockets),
         )
     _coalesce_streams(copy)
 

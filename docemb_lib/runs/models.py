@@ -19,7 +19,6 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import digest_of, files_of, fingerprint_of, read_json
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
-from docemb_lib.base.integrity import GENERAL, MODULES, STUDENT
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import (
     Similarities,
@@ -64,6 +63,9 @@ CONTEXTUAL_KINDS = {
     "PV": Kind.PV,
     "LSA": Kind.CORPUS_LSA,
 }
+# Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
+MODULES = "modules.json"
+GENERAL = "config_sentence_transformers.json"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -73,7 +75,7 @@ NOT_IN_EMBEDDINGS = {
     *pretrained.NOT_IN_FINGERPRINT,
     MODULES,
     GENERAL,
-    STUDENT,
+    "docemb.json",
     "history.json",
     "projections.safetensors",
     "head.safetensors",
