@@ -29,7 +29,7 @@ from docemb_lib.cli.terminal import (
     print_table,
     rows_of,
 )
-from docemb_lib.settings.files import find_root, folder_above
+from docemb_lib.settings.files import find_root, working_folder
 
 Out = Annotated[Path, typer.Option("-o", "--out", help="What to write; must not exist.")]
 StudentName = Annotated[
@@ -477,7 +477,7 @@ def init(
     from docemb_lib.cli.working_folder import copy_shipped, initial_profile
     from docemb_lib.corpus.reader import local_paths, stem
 
-    root = folder_above() or Path.cwd()
+    root = working_folder() or Path.cwd()
     source = None if input_ is None else given_path(input_, "INPUT")
     if source and any(root.is_relative_to(place.resolve()) for place in local_paths(source)):
         inside = f"the working folder {root} lies in it, and its outputs would be read as documents"

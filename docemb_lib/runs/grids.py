@@ -28,10 +28,10 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.stages import sbert_of
-from docemb_lib.settings import profile as profiles
+from docemb_lib.settings.files import SHIPPED, find_root, read_yaml, yaml_file
 from docemb_lib.settings.notebooks import REGISTRY, notebook_named
 from docemb_lib.settings.parameters import members_of
-from docemb_lib.settings.profile import SHIPPED, Profile, width
+from docemb_lib.settings.profile import Profile, validated, width
 from docemb_lib.settings.projections import IDENTITY, parse_projection, with_widths
 from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 
@@ -131,14 +131,14 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     source = "grid"
     content: Any = {"runs": given}
     if isinstance(given, str | Path):
-        path = profiles.yaml_file("grid", given, _grid_files())
+        path = yaml_file("grid", given, _grid_files())
         name = str(given)
         source = str(path)
-        content = profiles.read_yaml(path)
+        content = read_yaml(path)
     if not isinstance(content, dict):
         mend = "write it as those in params/grids/"
         raise InputError(f"{source}: a grid is a mapping with `axes` or `runs`; {mend}")
-    file = profiles.validated(GridFile, content, source)
+    file = validated(GridFile, content, source)
     notebook = file.notebook
     if notebook is not None:
         notebook = notebook_named(notebook, source=f"{source}: ")
@@ -159,7 +159,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 def _grid_files() -> dict[str, Path]:
     """The grids of docemb and, over them, those of the working folder, by name."""
     files = {}
-    for root in (SHIPPED, profiles.find_root()):
+    for root in (SHIPPED, find_root()):
         for file in sorted((root / "params" / "grids").glob("*.yaml")):
             files[file.stem] = file
     return files

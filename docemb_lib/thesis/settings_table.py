@@ -6,8 +6,9 @@ import pandas as pd
 
 from docemb_lib.runs.grids import names_in_grids
 from docemb_lib.runs.run import Run
+from docemb_lib.settings.files import SHIPPED
 from docemb_lib.settings.labels import PAPER
-from docemb_lib.settings.profile import SHIPPED, Profile
+from docemb_lib.settings.profile import Profile
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6, by
 # section. Lists of Paragraph Vectors are those of `contextual_teachers`.

@@ -130,11 +130,11 @@ def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(
     ] == []  # papermill does not make the folder of its output
     edited = tmp_path / "notebooks" / "05_weighting.ipynb"
     edited.write_text("mine")
-    shutil.rmtree(tmp_path / "params" / "corpora")
+    shutil.rmtree(tmp_path / "params" / "grids")
     monkeypatch.chdir(tmp_path / "notebooks")
     assert f"{tmp_path}: notebooks and params are there already" in docemb("init").stdout
     assert edited.read_text() == "mine"
-    assert not (tmp_path / "params" / "corpora").exists()
+    assert not (tmp_path / "params" / "grids").exists()
 
 
 def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it_is(
