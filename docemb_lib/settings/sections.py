@@ -433,8 +433,8 @@ class OwnTask(Section):
             )
         if self.relevance is None and (self.queries or not self.path.is_dir()):
             raise ValueError(
-                "relevance (a file of pairs of ids) is missing; "
-                "add it, or let path be a folder of BEIR's layout, without queries"
+                f"relevance (a file of pairs of ids) is missing; add it, or let path {self.path} "
+                "be a folder of BEIR's layout, without queries"
             )
         if self.mask_names and self.is_judged:
             raise ValueError("mask_names: queries must be documents; leave it out")

@@ -112,7 +112,7 @@ def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path: Path, refused) 
     assert profile.evaluation.tasks == ["beir", "halves"]
     assert profile.evaluation.own_tasks[-1].path == folder
     refused(
-        "--task beir=none: there is no folder 'none'; name one with corpus.jsonl",
+        "--task: .*let path .*/none be a folder of BEIR's layout",
         profile.with_tasks,
         ["beir=none"],
         source="--task",
