@@ -106,7 +106,7 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
         ),
         (
             {"own_tasks": [{**TASK, "kind": "retrieval"}]},
-            "relevance .a file of pairs of ids. is missing; add it, or let path be a folder",
+            "relevance .a file of pairs of ids. is missing; add it, or let path .* be a folder",
         ),
         (
             {"own_tasks": [{**TASK, "relevance": "x.tsv"}]},
