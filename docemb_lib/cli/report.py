@@ -31,26 +31,18 @@ RUN_COLUMNS = (
 
 
 def print_plan(steps: Sequence[Step]) -> None:
-    """Print the lines of a plan, how many runs are done, and what the others lack.
+    """Print the lines of a plan, what is done of each, and what the other runs lack.
 
     Builds nothing.
     """
-    rows = []
-    missing = []
+    missing: list[Run] = []
     for step in steps:
         first = step.runs[0]
         not_done = [run for run in step.runs if not run.is_done]
         missing += not_done
-        rows.append(
-            {
-                "notebook": first.notebook,
-                "runs": len(step.runs),
-                "there": len(step.runs) - len(not_done),
-                "profile": first.profile.name,
-                "grid, or single run": step.grid or first.label,
-            }
-        )
-    print_table(pd.DataFrame(rows))
+        runs = already_there(len(step.runs), len(step.runs) - len(not_done))
+        name = step.grid or first.label
+        console.print(f"{first.notebook}  {name}  ({first.profile.name}): {runs}")
     for problem in _problems(missing):
         console.print(f"missing: {problem}")
     count = len(runs_of(steps))

@@ -89,16 +89,6 @@ def test_embed_reads_new_texts_alone(outside, student_folder, forwarded):
     np.testing.assert_allclose(np.load("more.npy"), anew, atol=2e-3)
 
 
-def test_a_student_that_averages_no_states_is_adapted_without_passages(outside, forwarded):
-    student = Student.from_encoder(
-        "all-MiniLM-L6-v2", layers=[0], attention_window=64, pooling="first"
-    )
-    student.save("first")
-    done("adapt", "first", "texts.jsonl", "-o", "mine")
-    done("embed", "mine", "texts.jsonl", "-o", "mine.npy")
-    assert sum(forwarded) == N
-
-
 def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folder, forwarded):
     done("adapt", student_folder, "texts.jsonl", "-o", "mine")
     shutil.rmtree("mine")

@@ -220,7 +220,11 @@ FEW = "5 training documents do not fill one batch; give 6 or more, or lower "
 @pytest.mark.parametrize(
     ("notebook", "parameters", "message"),
     [
-        ("06_evaluation", {"contextual_teacher": "LSA", **UNPROJECTED}, "contextual teacher 8; let both"),
+        (
+            "06_evaluation",
+            {"contextual_teacher": "LSA", **UNPROJECTED},
+            "contextual teacher 8; let both",
+        ),
         ("03_structural", {"documents": 5}, f"{FEW}training.batch_size"),
         ("07_simde", {"documents": 5}, f"{FEW}simde.training.batch_size"),
         ("05_weighting", {"contextual_loss": "cca:9"}, "the 5 of a batch of 6; raise training"),
