@@ -333,7 +333,7 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 print(thesis.conclusion(run))
 
 # %%
-numbers = run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
+numbers = run.finish(run.metrics(scores), scores=scores, tables=run.evaluation.tables)
 print("tables and figures:", Path(run.figures[0]).parent)
 numbers
 

@@ -563,7 +563,7 @@ print(thesis.conclusion(run), views.learnt(probes), sep="\n")
 from pathlib import Path
 
 folder = run.link_student()
-tables = run.validation.tables
+tables = run.evaluation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=folder, tables=tables)
 print(f"tables and figures: {Path(run.figures[0]).parent}\nstudent: {folder}")
 numbers

@@ -391,7 +391,7 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 print(thesis.conclusion(run))
 
 # %%
-tables = run.validation.tables
+tables = run.evaluation.tables
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=tables)
 
 # %% [markdown]

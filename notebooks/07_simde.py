@@ -387,13 +387,28 @@ gain = final.comparison.query("model == @final.student and reference == @run.unt
 figures.table(gain[columns], digits=4)
 
 # %%
+from collections import Counter
+
+from docemb_lib.evaluation.protocols import few_shot_scores
+
 section = """## A few examples of each class
 
 The paper gains most with few labels. Heads learn from so many examples of each class, drawn ten
 times (its Figure 2, lower half of its Table 2); bands are standard deviations."""
 kinds = ("untrained", "sbert-truncated", "sbert-chunks", "published")
 references = [model for model in run.references if model.kind in kinds and model.form == "saved"]
-few = run.scorer.few_shot([run.model, *students, *references])
+frames = []
+for name in run.profile.evaluation.tasks:
+    task = run.scorer.task(name)
+    if not isinstance(task, Classification):
+        continue
+    smallest = min(Counter(task.splits["train"].labels).values())
+    numbers = [number for number in run.profile.evaluation.few_shot if number <= smallest]
+    for model in [run.model, *students, *references] if numbers else []:
+        scores = few_shot_scores(task, model.embed(task.texts("test")), per_class=numbers)
+        frames.append(scores.assign(task=name, model=model.label, kind=model.kind.value))
+columns = ["task", "model", "kind", "metric", "per_class", "value"]
+few = pd.concat(frames) if frames else pd.DataFrame(columns=columns)
 beside_paper = thesis.beside_paper(few, run.profile.evaluation.few_shot_table)
 if len(few):
     display(Markdown(section))

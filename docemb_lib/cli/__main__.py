@@ -418,7 +418,7 @@ def evaluate(
     loaded = Profile.load(profile)
     scored = loaded.with_tasks(task, source="--task") if task else loaded
     run = Run(EVALUATION.name, scored)
-    run.scorer.check(("test",))
+    run.scorer.check()
     forms = forms_at(model)
     references = []
     if not alone:
@@ -447,10 +447,6 @@ def evaluate(
     if further:
         title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"
         print_table(final.further_board.reset_index(), console, title)
-        columns = ["task", "metric", "reference", "difference", "p_holm", "verdict"]
-        if len(final.further):
-            tests = final.further.query("model == @final.student")
-            print_table(tests[columns], console, f"Paired tests of {final.student} by them")
     if any(row.kind == Kind.SBERT_CHUNKS for row in references):
         console.print(final.standing(), soft_wrap=not console.is_terminal)
     folder = outputs() / "evaluations" / scored.name / Path(model).name

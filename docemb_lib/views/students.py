@@ -109,7 +109,7 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     """
     corpus = run.corpus
     teachers = run.teachers
-    texts = run.scorer.validation_texts()[:PROBED]
+    texts = run.scorer.texts()[:PROBED]
     validation = corpus.split("validation")
     limit = teachers.structural.max_text_tokens
     short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit

@@ -173,7 +173,7 @@ def test_a_tenth_ends_with_the_thesis_beside_it(root, data, infer_in_process):
         (name, steps[name].runs[place]) for name, places in FEW.items() for place in places
     ]:
         run.check()
-        final = run.evaluate() if name == "final" else run.validation
+        final = run.evaluate()
         run.finish(run.metrics(final.scores), scores=final.scores, tables=final.tables)
         if name != "final":
             rows = thesis.scores_of_runs(run, final.scores)

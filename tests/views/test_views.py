@@ -338,7 +338,7 @@ def test_a_probe_is_fitted_on_few_documents_of_tasks_and_measured_by_length(make
         of_student={name: teacher(name) for name in ("structural", "contextual")},
         embeddings=lambda teacher, _, n: tables[teacher.fingerprint][60 : 60 + n],
     )
-    run.scorer = SimpleNamespace(validation_texts=lambda: [str(i) for i in range(60)])
+    run.scorer = SimpleNamespace(texts=lambda: [str(i) for i in range(60)])
     monkeypatch.setattr(views.students, "PROBED", 30)
     frame = views.probes_of_teachers(run)
     assert list(frame.columns) == ["model", "kind", "teacher", "bucket", "documents", "r2"]
