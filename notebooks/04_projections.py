@@ -471,12 +471,12 @@ for number, (title, of_group) in enumerate(groups):
 # %% [markdown]
 # ## Which projections?
 #
-# Tables 4.6 to 4.8 of the thesis in the widths of this profile: without a structural loss, beside cosine and beside
-# max-margin. There both projections end as wide as the larger of the two embeddings (4.5.2); in the embedded default
-# those of PV end as wide as PV, which is narrower than the student.
+# Tables 4.6 to 4.8 of the thesis: without a structural loss, beside cosine and beside max-margin. There both projections
+# end as wide as the larger of the two embeddings (4.5.2); in the embedded default those of PV end as wide as PV, which is
+# narrower than the student.
 
 # %%
-by_number = {number: thesis.table(number, run.profile) for number in ("4.6", "4.7", "4.8")}
+by_number = {number: thesis.table(number) for number in ("4.6", "4.7", "4.8")}
 pd.concat(by_number, names=["table"])
 
 # %% [markdown]
