@@ -71,7 +71,7 @@ def halves_of(sentences, in_first):
 # goes on with the same ones.
 
 # %%
-from docemb_lib.corpus.rows import split_sentences
+from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.training.pairs import draw_halves, generator_of
 
 size = run.training.batch_size
@@ -199,7 +199,7 @@ figures.table(sizes.rename_axis("data"), digits=0)
 # %%
 from lemminflect import getLemma
 
-from docemb_lib.corpus.rows import tag_words
+from docemb_lib.corpus.sentences import tag_words
 
 
 def redundancy(text):
@@ -498,7 +498,7 @@ for label, folder in folders.items():
 # %%
 import seaborn as sns
 
-from docemb_lib.corpus.rows import PARTS
+from docemb_lib.corpus.sentences import PARTS
 
 if frames:
     attention = figures.named(pd.concat(frames, ignore_index=True), names)

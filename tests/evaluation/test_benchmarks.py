@@ -70,7 +70,7 @@ def test_pairs_come_from_their_three_files_cleaned(tmp_path: Path, name: str, pa
     [
         (
             pair_file([("1", "a", "b"), ("2", "a", "b")]),
-            r"dev_cite\.csv, row 2: the row must be 0 or 1 and two texts, but it is \['2', ",
+            r"split 'validation': the labels \['2'\] are none of the 2 classes of 'train'",
         ),
         (
             b'"1","a","b"\n"0","un"quoted","b"\n',
@@ -201,7 +201,7 @@ def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_
     ]
     task = benchmark_task("fakenews", str(write_rows(tmp_path / "news.csv", rows)))
     assert sum(len(data.labels) for data in task.splits.values()) == 12
-    assert "task fakenews: left out as bad: 2 rows or files: the field 'type'" in caplog.text
+    assert "task fakenews: left out: 2 × bad row or file; " in caplog.text
 
 
 @pytest.mark.parametrize(

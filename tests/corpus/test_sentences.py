@@ -1,19 +1,13 @@
-"""Rows are equal in every format, and broken ones are named; sentences and words of texts."""
+"""Texts are split into sentences and words, and nothing of them is lost."""
 
 import random
 
 import numpy as np
 import pytest
-from conftest import write_rows
 
-from docemb_lib.corpus import rows as module
-from docemb_lib.corpus.rows import Findings, read_rows, split_sentences, tag_words, text_of
+from docemb_lib.corpus import sentences as module
+from docemb_lib.corpus.sentences import split_sentences, tag_words
 
-RECORDS = [
-    {"id": "a", "text": 'She said: "no,\nnever".'},
-    {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"},
-    {"id": "c", "text": "long " * 60_000},
-]
 PIECES = [
     "A sentence. ",
     "Dr. ",
@@ -44,59 +38,6 @@ PIECES = [
 ]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
-def test_every_format_gives_the_same_rows(tmp_path, name):
-    rows = list(read_rows(write_rows(tmp_path / name, RECORDS)))
-    assert ([row.fields for row in rows], [row.number for row in rows]) == (RECORDS, [1, 2, 3])
-    assert all(str(tmp_path / name) in row.where for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", b'id,text\n1,"a" b\n', r"row 1: there is broken quoting up to line 2"),
-        ("a.csv", b"id,text\n1,a\n2\n", r"row 2: the row must have 2 values \(id, text\)"),
-        ("a.csv", b"id,text,text\n1,a,b\n", "two columns have the same name"),
-        ("a.csv", "id,text\n1,\u00e4\n".encode("latin-1"), "the file is not in UTF-8; save it"),
-        ("a.jsonl", b'{"text": "a"}\n{"text"}\n', r"line 2: this is not JSON \(.*\); write an"),
-        ("a.json", b'[\n{"text": "a"},\n]', r"item 1: this is not JSON"),
-        ("a.json", b'[{"text": "a"}, 1]', r"item 1: there is a value without fields"),
-        ("a.parquet", b"PAR1 but not really", "this is not a whole Parquet file"),
-        ("a.csv.gz", b"id,text\n", r"the file cannot be read \(Not a gzipped file"),
-        ("a.xlsx", b"", r"this is not a data file; give \.jsonl, .*\.csv, \.tsv"),
-    ],
-)
-def test_what_is_broken_is_named_with_its_place(tmp_path, name, content, message, refused):
-    (tmp_path / name).write_bytes(content)
-    refused(rf"{name}[:,] .*{message}", lambda: list(read_rows(tmp_path / name)))
-
-
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
-def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
-    file = write_rows(tmp_path / name, RECORDS)
-    file.write_bytes(file.read_bytes()[:-20])
-    refused(rf"{name}[:,] .*; (save|write) .* again", lambda: list(read_rows(file)))
-
-
-@pytest.mark.parametrize("bad", ['2,"a "b" c"', '2,"open', "2"])
-def test_reading_goes_on_after_a_broken_row(tmp_path, bad):
-    rows = ['1,"a"', bad, '3,"c"', '4,"d"']
-    (tmp_path / "a.csv").write_text("id,text\n" + "".join(f"{row}\n" for row in rows))
-    findings = Findings(skip_bad=True)
-    ids = [row.fields["id"] for row in read_rows(tmp_path / "a.csv", findings)]
-    assert ids == (["1", "4"] if "open" in bad else ["1", "3", "4"])
-    assert findings.count == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("a\ud83db", "a\ufffdb"), ("\ud83d\ude00", "😀")],
-)
-def test_unpaired_surrogates_are_replaced_and_pairs_joined(text, expected):
-    assert text_of({"text": text}, ["text"], where="here") == expected
-
-
-# Sentences and words
 @pytest.mark.parametrize(
     ("language", "text", "expected"),
     [
