@@ -5,7 +5,6 @@ and as much for validation. Its document matching is the task `aan`.
 """
 
 import ast
-import json
 import logging
 import pickle
 from collections import defaultdict
@@ -17,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.reader import Problems, Row, lines_of, read_table, well_formed
+from docemb_lib.corpus.reader import Problems, Row, read_table, well_formed
 from docemb_lib.corpus.sources import NO_SPLIT
 from docemb_lib.evaluation.judged import make_ranking
 from docemb_lib.evaluation.readers import head_task, read_examples, source_rows
@@ -33,7 +32,7 @@ from docemb_lib.evaluation.tasks import (
 logger = logging.getLogger(__name__)
 
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
-LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
+LISTS = "gt"  # the lists of similar articles, a pickle
 # The types of the published lists. Unpickling may call any function, so `PlainUnpickler` admits
 # these alone. They are built in: a pickle may set attributes of what it builds, and these refuse.
 PLAIN: dict[str, type] = {
@@ -138,9 +137,9 @@ def _pair_rows(files: Sequence[Path], problems: Problems) -> Iterator[tuple[str,
 
 
 def _published(file: Path) -> Path:
-    """Return a published file, its packed copy, or the JSON in its place."""
-    copies = (file.with_name(f"{file.name}{ending}") for ending in ("", ".gz", ".json"))
-    return next(filter(Path.is_file, copies), file)
+    """Return a published file, or its packed copy."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.is_file() else file
 
 
 def missing_files(name: str, source: str) -> list[str]:
@@ -213,23 +212,17 @@ class PlainUnpickler(pickle.Unpickler):
 def read_relevance(file: Path) -> dict[str, list[str]]:
     """Return for each title the titles to retrieve, each once; inner mappings are lists with votes.
 
-    Raises InputError for what is no pickle of plain containers, nor JSON, of this form.
+    Raises InputError for what is no pickle of plain containers of this form.
     """
+    lists = {}
     try:
         with file.open("rb") as stream:
-            is_json = file.suffix == ".json"
-            data = json.loads("".join(lines_of(file))) if is_json else PlainUnpickler(stream).load()
-        lists = {}
-        for title, targets in data.items():
-            ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
-            if isinstance(targets, str) or not all(isinstance(t, str) for t in (title, *ordered)):
-                raise TypeError(f"{title!r:.40} has no list of titles")
-            lists[title] = list(dict.fromkeys(ordered))
+            for title, targets in PlainUnpickler(stream).load().items():
+                ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
+                lists[title] = list(dict.fromkeys(ordered))
     except Exception as error:  # a broken pickle may raise anything
-        raise InputError(
-            f"{file}: the lists are refused ({str(error) or type(error).__name__}); "
-            f"write {LISTS}.json, a mapping from titles to lists of titles"
-        ) from error
+        problem = f"the lists are refused ({str(error) or type(error).__name__})"
+        raise InputError(f"{file}: {problem}; copy the published file again") from error
     return lists
 
 
@@ -256,15 +249,15 @@ def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
     over_384 is the percentage of the documents with more tokens than SBERT reads in the thesis.
     lengths: `split` and `n_structural_tokens`, see `task_lengths`.
     """
-    rows = []
+    rows: list[tuple[str, str, float]] = []
     for split, data in task.splits.items():
-        statistics: dict[str, float]
         if isinstance(data, Ranking):
-            statistics = {"documents": len(data.texts), "queries": len(data.queries)}
-            statistics["relevant_mean"] = float(np.mean([*map(len, data.relevant)]))
+            rows.append((split, "documents", len(data.texts)))
+            rows.append((split, "queries", len(data.queries)))
+            rows.append((split, "relevant_mean", float(np.mean([*map(len, data.relevant)]))))
         else:
-            statistics = {"examples": len(data.labels), "classes": len(set(data.labels))}
+            rows.append((split, "examples", len(data.labels)))
+            rows.append((split, "classes", len(set(data.labels))))
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
-        statistics["over_384"] = 100 * float((tokens > 384).mean())
-        rows += [(split, name, value) for name, value in statistics.items()]
+        rows.append((split, "over_384", 100 * float((tokens > 384).mean())))
     return pd.DataFrame(rows, columns=["split", "statistic", "value"])

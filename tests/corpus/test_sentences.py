@@ -1,12 +1,11 @@
-"""Texts are split into sentences and words, and nothing of them is lost."""
+"""Texts are split into sentences, and nothing of them is lost."""
 
 import random
 
-import numpy as np
 import pytest
 
 from docemb_lib.corpus import sentences as module
-from docemb_lib.corpus.sentences import split_sentences, tag_words
+from docemb_lib.corpus.sentences import split_sentences
 
 PIECES = [
     "A sentence. ",
@@ -79,57 +78,3 @@ def test_windows_end_no_sentences(monkeypatch):
     whole = split_sentences(text)
     monkeypatch.setattr(module, "WINDOW", 20)
     assert (split_sentences(text), len(whole)) == (whole, 120)
-
-
-# A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.
-TAGGED = """
-The/o old/a ships/n left/v the/o harbour/n early/o and/o sank/v slowly/o near/o the/o rocky/a
-coast/n .
-
-She/o runs/v a/o small/a company/n , and/o her/o runs/n on/o Sunday/n mornings/n keep/v her/o
-fit/a .
-
-We/o train/v neural/a networks/n on/o long/a documents/n because/o longer/a texts/n need/v
-better/a embeddings/n .
-
-The/o training/n of/o a/o model/n does/v not/o always/o improve/v its/o results/n , but/o it/o
-rarely/o hurts/v them/o .
-
-Prices/n rose/v sharply/o after/o the/o government/n announced/v new/a taxes/n on/o foreign/a
-steel/n .
-
-I/o think/v you/o should/o call/v him/o about/o the/o broken/a printer/n before/o he/o leaves/v
-the/o office/n .
-
-Dr./n Smith/n was/v born/v in/o Vienna/n and/o studied/v physics/n until/o the/o war/n ended/v
-her/o plans/n .
-
-Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v
-difficult/a .
-"""
-# Adjectives are often taken for nouns or verbs.
-PARTS = {"n": "noun", "v": "verb", "a": "adjective", "o": "other"}
-
-
-def test_nine_of_ten_words_have_the_part_that_a_person_gives_them():
-    pairs = [token.split("/") for token in TAGGED.split() if "/" in token]
-    tagged = []
-    for line in TAGGED.strip().split("\n\n"):
-        tagged += tag_words(" ".join(token.split("/")[0] for token in line.split()))
-    assert len(pairs) > 100
-    assert [word.rstrip(".") for word, _ in tagged] == [text.rstrip(".") for text, _ in pairs]
-    both = [(part, expected) for (_, part), (_, expected) in zip(tagged, pairs, strict=True)]
-    assert np.mean([part == PARTS[expected] for part, expected in both]) > 0.9
-    # Nouns and verbs together.
-    counted = [(part in ("noun", "verb"), expected in "nv") for part, expected in both]
-    assert np.mean([part == expected for part, expected in counted]) > 0.96
-
-
-def test_words_are_cut_as_in_the_lexicon():
-    text = (
-        "It doesn't matter: the U.S. and state-of-the-art 3.14 …\n\n"
-        "  «Größe» isn’t 🙂 they’re here."
-    )
-    words = "It does n't matter the U.S. and state-of-the-art Größe is n’t they ’re here"
-    assert [word for word, _ in tag_words(text)] == words.split()
-    assert len(tag_words("مرحبا بالعالم")) == 2

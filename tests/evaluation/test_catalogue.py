@@ -193,7 +193,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)}),
         },
         {"task": "wines", "benchmarks": {"wines": "."}},
-        (r"gt: the lists are refused \(it asks for .*\); write gt\.json"),
+        (r"gt: the lists are refused \(it asks for .*\); copy the"),
     ),
     (
         {"a.jsonl": examples(8), "b.jsonl": examples(6)},
