@@ -15,8 +15,15 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
-from docemb_lib.corpus.reader import IDS, local_documents, local_paths
-from docemb_lib.corpus.rows import Findings, field_in, read_rows, well_formed
+from docemb_lib.corpus.reader import (
+    IDS,
+    Problems,
+    field_in,
+    local_documents,
+    local_paths,
+    read_rows,
+    well_formed,
+)
 from docemb_lib.settings.profile import SHIPPED
 from docemb_lib.teachers import preprocess
 
@@ -127,7 +134,7 @@ def _find_fields(files: Iterable[Path]) -> Fields:
     ids: dict[str, set[str]] = {name: set() for name in IDS}
     count = 0
     # Bad rows are reported where the documents are read.
-    rows = chain.from_iterable(read_rows(file, Findings()) for file in files)
+    rows = chain.from_iterable(read_rows(file, Problems(skip_bad=True)) for file in files)
     for row in islice(rows, READ_ROWS):
         count += 1
         for name, value in row.fields.items():

@@ -236,14 +236,14 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
             "genes.jsonl: a word, from space to space, has 93 characters on average; "
             "put spaces between words",
         ),
-        ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
+        ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to a file"),
         (
             "caf\udce9.jsonl",
             "",
             "caf\ufffd.jsonl, -o mine.yaml: this name is not valid UTF-8, "
             "so a profile cannot hold it; rename the file",
         ),
-        ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank"),
+        ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, row 1: the text is blank"),
     ],
 )
 def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
@@ -465,9 +465,7 @@ def test_bad_rows_are_the_same_error_of_every_command(titled, command):
     given = [*further, titled] if name == "init" else [further[0], titled, *further[1:]]
     done = docemb(name, *given, *FIELDS)
     said = (
-        "titled.jsonl: 2 rows or files are bad: the field 'body' must be a string, but it is int 7 "
-        "(line 6); the field 'Key' holds the bool True and no id (line 7); mend them, or leave out "
-        "what is bad with --skip-bad"
+        "titled.jsonl, row 6: the field 'body' must hold a text (--text-field), but it is 7; mend"
     )
     assert (done.returncode, done.stderr.count("Error")) == (2, 1)
     assert said in done.stderr
@@ -476,7 +474,7 @@ def test_bad_rows_are_the_same_error_of_every_command(titled, command):
 def test_a_profile_holds_the_fields_that_were_named_and_what_is_done_with_bad_rows(titled, caplog):
     done = docemb("init", titled, *FIELDS, "--skip-bad")
     assert done.returncode == 0, done.stderr
-    assert "left out as bad: 2 rows or files" in caplog.text
+    assert "left out: 2 × bad row or file; " in caplog.text
     assert "68 different:" in done.stdout
     corpus = Profile.load(titled.with_suffix(".yaml")).corpus
     assert (corpus.text_field, corpus.id_field, corpus.skip_bad) == (["title", "body"], "key", True)
