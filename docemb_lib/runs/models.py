@@ -75,8 +75,7 @@ NOT_IN_EMBEDDINGS = {
     GENERAL,
     STUDENT,
     "history.json",
-    "projections.safetensors",
-    "head.safetensors",
+    "objective.safetensors",
 }
 # What transformers notes on the making of a file.
 NOT_IN_CONFIG = {"dtype", "transformers_version"}

@@ -192,16 +192,16 @@ def test_weights_by_length_are_those_of_lambda_and_mask(
     ],
 )
 def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, parameters, names):
-    def initial(stage):
-        return "initial", stage.profile.parameters.structural_loss, stage.run.parameters["lam"]
+    def objective(stage, *, trained=True):
+        parameters = stage.run.parameters
+        return trained or (parameters["structural_loss"], parameters["lam"])
 
-    monkeypatch.setattr(Students, "initial_objective", initial)
-    monkeypatch.setattr(Students, "objective", lambda stage: "trained")
+    monkeypatch.setattr(Students, "objective", objective)
     objectives = views.objectives_of(make_run("05_weighting", lam=0.3, **parameters))
     assert [*objectives] == names
     first, *_, last = objectives.values()
-    assert first == ("initial", parameters.get("structural_loss", "cosine"), 0.3)
-    assert last == "trained"
+    assert first == (parameters.get("structural_loss", "cosine"), 0.3)
+    assert last is True
 
 
 OBJECTIVES: list[dict[str, object]] = [
