@@ -11,13 +11,10 @@ A grid lists the runs of one `notebook`: one by one (`runs`), as products of lis
 
 `params/grids/` holds the eight grids of the thesis, `soft-cca-beta`, `contextual-losses` and
 `weighting-teachers`. A grid with `scale: thesis` is written in the thesis' widths
-and scaled to the widths of the profile; any other grid is taken as it is. `names` are the thesis'
-names of single runs, each with the parameters by which the run is found, as in `names:
-{no-weighting: {lam: null}}`.
+and scaled to the widths of the profile; any other grid is taken as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,7 +23,6 @@ from pydantic import BeforeValidator, Field
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.stages import sbert_of
 from docemb_lib.settings import profile as profiles
 from docemb_lib.settings.notebooks import REGISTRY, notebook_named
@@ -53,7 +49,7 @@ class GridFile(Section):
         BeforeValidator(lambda axes: axes if isinstance(axes, list) else [axes]),
     ] = []
     runs: list[NotebookParameters] = []
-    names: dict[str, NotebookParameters] = {}
+    names: list[str] = []
 
 
 class Grid(NamedTuple):
@@ -62,7 +58,7 @@ class Grid(NamedTuple):
     name: str  # for error messages
     notebook: str | None  # if the grid's file names one
     runs: list[NotebookParameters]
-    names: Mapping[str, NotebookParameters]  # those of the run that has the name
+    names: list[str]  # in the thesis, of the first runs
 
     def notebook_of_runs(self, asked: str | None) -> str:
         """The notebook of the grid's runs; one that is `asked` for must be the grid's own.
@@ -86,8 +82,8 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[NotebookPa
 
     A grid that is not marked `scale: thesis` is not scaled. Both projections end as wide as the
     larger of the two embeddings, the student's or the contextual teacher's, as in the thesis
-    (section 4.5.2); hidden widths and vector sizes shrink in proportion, and the mask becomes the
-    structural teacher's context.
+    (section 4.5.2); hidden widths and vector sizes shrink as the student does, and the mask becomes
+    the structural teacher's context.
 
     Example:
         >>> runs = grid("weighting-cosine", "tiny")
@@ -95,24 +91,6 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[NotebookPa
         (9, 0.95)
     """
     return load_grid(name, profile if isinstance(profile, Profile) else Profile.load(profile)).runs
-
-
-def names_in_grids(key: RunIdentity, *grids: str) -> list[str]:
-    """The names that the thesis gives a run in `grids` (none given: all in `params/grids/`).
-
-    A run has a name in each notebook that can make it. A student has one only in the form of the
-    thesis, see `in_thesis_form`.
-    """
-    names: dict[str, None] = {}
-    for grid_name in grids or _grid_files():
-        with suppress(InputError):  # of a grid whose runs do not fit this profile
-            grid = load_grid(grid_name, key.profile)
-            for name, parameters in grid.names.items():
-                notebook = grid.notebook or key.notebook
-                named = RunIdentity.bare(notebook, key.profile, **parameters)
-                if key.in_thesis_form and named.cell == key.cell:
-                    names[name] = None
-    return list(names)
 
 
 def load_grid(given: GridLike, profile: Profile) -> Grid:
@@ -132,20 +110,14 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     notebook = file.notebook
     if notebook is not None:
         notebook = notebook_named(notebook, source=f"{source}: ")
-    runs = []
-    names: dict[str, NotebookParameters] = {}
-    for number, listed in enumerate(_listed(file), 1):
-        run = listed
-        if file.scale is not None:
-            run = _scaled(listed, profile, f"{source}: run {number}")
-        runs.append(run)
-        for own_name, own in file.names.items():
-            if own.items() <= listed.items():
-                names[own_name] = run
+    runs = [*_listed(file)]
     if not runs:
         mend = "list some under `runs`, or values under `axes`"
         raise InputError(f"{source}: there are no runs; {mend}")
-    return Grid(name, notebook, runs, names)
+    if file.scale is not None:
+        for place, run in enumerate(runs):
+            runs[place] = _scaled(run, profile, f"{source}: run {place + 1}")
+    return Grid(name, notebook, runs, file.names)
 
 
 def _grid_files() -> dict[str, Path]:
@@ -183,34 +155,27 @@ def _scaled(run: NotebookParameters, profile: Profile, where: str) -> NotebookPa
     """
     valid = THESIS.with_parameters(source=where, **run).parameters
     student = _student_width(profile)
-    by_student = student / THESIS_WIDTH
-    scaled = dict(run)
+
+    def scaled(size: int) -> int:
+        return max(2, round(size * student / THESIS_WIDTH))
+
+    values = {**run, "vector_size": scaled(valid.vector_size)}
     if valid.contextual_teacher is not None:
-        teacher = profile.contextual_teachers.width(valid.contextual_teacher)
-        by_teacher = teacher / THESIS.contextual_teachers.width(valid.contextual_teacher)
-        # A teacher without a projection sets the width of both views.
-        end = max(student, teacher) if parse_projection(valid.contextual_projection) else teacher
-        for name, factor in {"student": by_student, "contextual": by_teacher}.items():
-            side = f"{name}_projection"
-            scaled[side] = _scaled_projection(getattr(valid, side), factor, end)
-    structural = profile.structural_teacher
-    scaled["max_structural_len"] = valid.max_structural_len and (
-        structural.max_tokens or sbert_of(structural, "truncate").max_tokens
-    )
-    scaled["vector_size"] = _times(valid.vector_size, by_student)
+        end = profile.contextual_teachers.width(valid.contextual_teacher)
+        if parse_projection(valid.contextual_projection):  # else the teacher sets both widths
+            end = max(end, student)
+        for side in ("student_projection", "contextual_projection"):
+            spec = getattr(valid, side)
+            sizes = [scaled(size) for size, _ in parse_projection(spec)]
+            values[side] = with_widths(spec, [*sizes[:-1], end]) if sizes else spec
+    if valid.max_structural_len is not None:
+        teacher = profile.structural_teacher
+        values["max_structural_len"] = (
+            teacher.max_tokens or sbert_of(teacher, "truncate").max_tokens
+        )
     if valid.compound is not None:
         members = members_of(valid.compound)
         for member in members:
-            member["vector_size"] = _times(member["vector_size"], by_student)
-        scaled["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
-    return {name: scaled[name] for name in run}
-
-
-def _scaled_projection(spec: str, factor: float, end: int) -> str:
-    """The same layers with other widths: `end` for the last, the others times `factor`."""
-    widths = [_times(width, factor) for width, _ in parse_projection(spec)]
-    return with_widths(spec, [*widths[:-1], end]) if widths else spec
-
-
-def _times(size: int, factor: float) -> int:
-    return max(2, round(size * factor))
+            member["vector_size"] = scaled(member["vector_size"])
+        values["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
+    return {name: values[name] for name in run}

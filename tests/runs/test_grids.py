@@ -9,10 +9,8 @@ import pytest
 from conftest import REPOSITORY
 
 from docemb_lib import grid, sweep
-from docemb_lib.runs.grids import load_grid, names_in_grids
+from docemb_lib.runs.grids import load_grid
 from docemb_lib.runs.plan import resolve_sweep, runs_of
-from docemb_lib.runs.run import Run
-from docemb_lib.settings.files import read_yaml
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.profile import width as width_of
 from docemb_lib.thesis.values import published
@@ -33,55 +31,10 @@ SIZES = {
     "weighting-teachers": ("05_weighting", 3),
 }
 
-ONLY_MSE = ["only-MSE", "only-structural;mm-MSE"]
-WITHOUT_CONTEXT = MARGIN | {"contextual_teacher": None}
-NAMED = [
-    ("06_evaluation", WITHOUT_CONTEXT | {"max_structural_len": None}, ONLY_MSE),
-    ("06_evaluation", WITHOUT_CONTEXT | {"max_structural_len": 384}, []),
-    ("03_structural", MARGIN | {"seed": 3, "documents": 9}, ONLY_MSE),
-    ("03_structural", {"structural_loss": "cosine"}, ["only-structural;cosine"]),
-    ("03_structural", {"structural_loss": "mse"}, []),
-    ("01_corpus", {}, []),
-]
-
 
 def with_setting(profile, section, **changed):
     settings = getattr(profile, section).model_copy(update=changed)
     return profile.model_copy(update={section: settings})
-
-
-@pytest.mark.parametrize(("notebook", "given", "names"), NAMED)
-@pytest.mark.parametrize("profile", ["thesis", "tiny"])
-def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
-    plain = with_setting(Profile.load(profile), "student", lexical=0)
-    run = Run.of(notebook, plain, **given)
-    assert names_in_grids(run) == names
-    assert names_in_grids(run, "final") == [name for name in names if name == "only-MSE"]
-
-
-@pytest.mark.parametrize(
-    ("section", "changed"),
-    [
-        ("student", {"pooling": "lead"}),
-        ("student", {"lexical": 8}),
-        ("structural_teacher", {"long": "chunks"}),
-    ],
-)
-def test_a_student_of_another_form_has_no_name_of_the_thesis(section, changed):
-    profile = Profile.load("thesis")
-    names = []
-    for given in grid("final"):
-        names += names_in_grids(Run.of("06_evaluation", profile, **given), "final")
-        other = Run.of("06_evaluation", with_setting(profile, section, **changed), **given)
-        assert names_in_grids(other) == []
-    assert names == ["cosine-masked", "MSE-contextual", "only-MSE"]
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_each_name_in_a_grid_is_that_of_one_run(name):
-    runs = grid(name)
-    for wanted in read_yaml(PARAMS / "grids" / f"{name}.yaml").get("names", {}).values():
-        assert sum(wanted.items() <= run.items() for run in runs) == 1
 
 
 def test_these_are_all_grids():
@@ -142,9 +95,9 @@ def test_widths_and_masks_are_scaled_to_the_profile():
     sides = []
     for run in grid("projections-contextual", tiny):
         sides.append((run["student_projection"], run["contextual_projection"]))
-    assert sides[0] == ("384(ReLU)x512(ReLU)x384", "100(ReLU)x384")
+    assert sides[0] == ("384(ReLU)x512(ReLU)x384", "50(ReLU)x384")
     assert sides[4:6] == [("384(ReLU)x512", "384x512"), ("384(ReLU)x512", "512")]
-    assert sides[12:] == [("512(ReLU)x200", "-"), ("384", "100x384"), ("384", "384"), ("200", "-")]
+    assert sides[12:] == [("512(ReLU)x200", "-"), ("384", "512x384"), ("384", "384"), ("200", "-")]
     assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
     vectors = grid("paragraph-vector", tiny)
     assert sorted({run["vector_size"] for run in vectors[:36]}) == [50, 384, 512]
