@@ -46,7 +46,7 @@ from docemb_lib.student.loading import load_masked_head
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
-from docemb_lib.training.run import History, leave_group, precision_of, train_objective
+from docemb_lib.training.run import leave_group, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
 
 # Files beside the student's own: the history of its training, and what was trained with it.
@@ -122,41 +122,41 @@ class Students:
         return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
 
     def objective(self, *, trained: bool = True) -> Any:
-        """The `Objective` or `PairObjective` of the run, in evaluation mode.
+        """The objective of the run, in evaluation mode, see `make_objective`.
 
-        It holds the student, and the projections and running statistics, or the head that predicts
-        masked words: as the training left them, or as it begins.
+        trained: as the training left it, with running statistics; or as the training begins.
         """
         student = Student.load(self.dense if trained else self._start)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.run.profile.parameters.seed)  # of new weights
-            objective = self._objective_of(student)
+            torch.manual_seed(self.run.profile.parameters.seed)
+            objective = make_objective(student, self.run, self.teachers)
         if trained:
             objective.load_state_dict(load_file(self.dense / OBJECTIVE), strict=False)
         return objective.eval()
 
-    def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
-        """The first `rows` documents of a split with the embeddings of the student's teachers."""
-        options = {"max_tokens": student.max_tokens, "prompt": student.prompt}
-        return TrainingDocuments(
-            self._tokens("tokens", student.tokenize, split, rows, options),
-            self.teachers.structural_lengths(split, rows),
-            teachers=self.teachers.of_documents(split, rows),
-            ids=self.corpus.split(split)["id"][:rows],
-        )
+    def training_documents(self, student: Student, split: str, rows: int) -> Any:
+        """The first `rows` documents of a split, as the student learns from them.
 
-    def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
-        """The pairs of the first `rows` documents of a split.
-
-        A document with fewer than two sentences gives no pair.
+        Returns `TrainingDocuments` with the embeddings of the teachers. Of a student that learns
+        from pairs of texts, returns `PairedDocuments`, without documents of fewer than two
+        sentences.
         """
+        ids = self.corpus.split(split)["id"][:rows]
+        if not self.run.self_supervised:
+            options = {"max_tokens": student.max_tokens, "prompt": student.prompt}
+            return TrainingDocuments(
+                self._tokens(student.tokenize, split, rows, options),
+                self.teachers.structural_lengths(split, rows),
+                teachers=self.teachers.of_documents(split, rows),
+                ids=ids,
+            )
         p = self.run.profile.parameters
         settings = self.run.profile.simde
         options = {"language": settings.language, "sentencex": version("sentencex")}
         encode = partial(encode_sentences, student.tokenizer, language=settings.language)
         return PairedDocuments(
-            self._tokens("sentences", encode, split, rows, options),
-            ids=self.corpus.split(split)["id"][:rows],
+            self._tokens(encode, split, rows, options),
+            ids=ids,
             tokenizer=student.tokenizer,
             max_tokens=min(student.max_tokens, settings.max_tokens or student.max_tokens),
             pairs=p.pairs,
@@ -208,13 +208,13 @@ class Students:
             run = self.run
             objective = self.objective(trained=False)
             student: Student = objective.student
+            documents = partial(self.training_documents, student)
+            texts = documents("train", run.profile.parameters.documents)
             train: Any = train_on_pairs if run.self_supervised else train_objective
-            documents = self.paired_documents if run.self_supervised else self.training_documents
-            texts = documents(student, "train", run.profile.parameters.documents)
             history = train(
                 objective,
                 texts,
-                documents(student, "validation", len(self.corpus.split("validation"))),
+                documents("validation", len(self.corpus.split("validation"))),
                 settings=run.training,
                 seed=run.profile.parameters.seed,
                 folder=folder,
@@ -223,7 +223,7 @@ class Students:
             if int(os.environ.get("RANK", 0)):  # `train_along`
                 return
             student.trained_on = f"{len(texts)} documents of {run.profile.corpus.source}"
-            student.save(folder, card=self._card(student, history))
+            student.save(folder, card=self._card(student))
             tensors = {
                 name: tensor.contiguous()
                 for name, tensor in objective.state_dict().items()
@@ -235,48 +235,16 @@ class Students:
             write_text(folder / HISTORY, json.dumps(kept, sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
-    def _card(self, student: Student, history: History) -> str:
+    def _card(self, student: Student) -> str:
         profile = self.run.profile
-        facts = dict(self.run.counting)
+        facts = {"profile": profile.name, "trained_on": student.trained_on, **self.run.counting}
         if facts.get("structural_loss"):
             facts["structural_teacher"] = profile.structural_teacher.model
-        losses = [row["loss"] for row in history.validation]
-        return student_card(
-            student,
-            profile.student.model,
-            [name.split()[0] for name in streamed(profile.corpus)],
-            profile=profile.name,
-            trained_on=student.trained_on,
-            **facts,
-            mean_validation_loss=f"{losses[0]:.4f} before, {losses[-1]:.4f} after",
-        )
-
-    def _objective_of(self, student: Student) -> Objective | PairObjective:
-        """The objective of the run; new modules draw their weights from torch's generator."""
-        if not self.run.self_supervised:
-            widths = {role: teacher.dim for role, teacher in self.teachers.of_student.items()}
-            return make_objective(student, self.run, widths)
-        p = self.run.profile.parameters
-        return PairObjective(
-            student,
-            contrast=InfoNCE(p.pair_temperature),
-            head=self._head(student) if p.mlm_weight else None,
-            mlm_weight=p.mlm_weight,
-        )
-
-    def _head(self, student: Student) -> MaskedLanguageHead:
-        """The head that the encoder was trained with, or a new one if its checkpoint has none."""
-        eps = getattr(student.config, "layer_norm_eps", None) or student.config.norm_eps
-        vocabulary = student.model.get_input_embeddings().num_embeddings
-        head = MaskedLanguageHead(student.dim, vocabulary, norm_eps=eps)
-        weights = load_masked_head(pretrained.resolve(self.run.profile.student.model))
-        if weights is not None:
-            head.load_state_dict(weights)
-        return head
+        datasets = [name.split()[0] for name in streamed(profile.corpus)]
+        return student_card(student, profile.student.model, datasets, **facts)
 
     def _tokens(
         self,
-        kind: str,
         encode: Callable[[list[str]], Encoded],
         split: str,
         rows: int,
@@ -297,17 +265,26 @@ class Students:
         def build(folder: Path) -> None:
             write_tokens(folder / TOKENS, self.corpus.texts(split, rows), encode, total=rows)
 
-        return TokenFile(cached(kind, inputs, build) / TOKENS)
+        return TokenFile(cached("tokens", inputs, build) / TOKENS)
 
 
-def make_objective(student: Student, run: RunIdentity, widths: Mapping[str, int]) -> Objective:
-    """The objective of a run: a loss for each teacher, and two projections for the contextual one.
+def make_objective(
+    student: Student, run: RunIdentity, teachers: Teachers
+) -> Objective | PairObjective:
+    """The objective of a run, whose new modules draw their weights from torch's global generator.
 
-    widths: of the embeddings of each teacher, by role. The projections draw their weights from
-    torch's global generator.
+    It has a loss for each teacher, and two projections for the contextual one; or the contrast
+    between pairs, and a head that predicts masked words.
     """
     p = run.profile.parameters
     training = run.training
+    if run.self_supervised:
+        return PairObjective(
+            student,
+            contrast=InfoNCE(p.pair_temperature),
+            head=_head(student, run.profile.student.model) if p.mlm_weight else None,
+            mlm_weight=p.mlm_weight,
+        )
     teachings = []
     if p.structural_loss is not None:
         loss = structural_loss(
@@ -316,7 +293,7 @@ def make_objective(student: Student, run: RunIdentity, widths: Mapping[str, int]
         teachings.append(Teaching("structural", "structural", loss))
     if p.contextual_teacher is not None:
         f = Projection(p.student_projection, student.dim)
-        g = Projection(p.contextual_projection, widths["contextual"])
+        g = Projection(p.contextual_projection, teachers.of_student["contextual"].dim)
         loss = contextual_loss(
             p.contextual_loss,
             f.out_features,
@@ -339,3 +316,14 @@ def weighting_of(p: Parameters) -> Weighting:
         lam_by_length=p.lam_by_length,
         form=p.weighting,
     )
+
+
+def _head(student: Student, encoder: str) -> MaskedLanguageHead:
+    """The head that the encoder was trained with, or a new one if its checkpoint has none."""
+    eps = getattr(student.config, "layer_norm_eps", None) or student.config.norm_eps
+    vocabulary = student.model.get_input_embeddings().num_embeddings
+    head = MaskedLanguageHead(student.dim, vocabulary, norm_eps=eps)
+    weights = load_masked_head(pretrained.resolve(encoder))
+    if weights is not None:
+        head.load_state_dict(weights)
+    return head

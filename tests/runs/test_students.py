@@ -4,6 +4,7 @@ from pairs.
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -38,10 +39,10 @@ class Embeddings(nn.Linear):
 
 def objective_of(training=(), **parameters):
     torch.manual_seed(0)
-    widths = {"structural": D, "contextual": C}
+    teachers = SimpleNamespace(of_student={"contextual": SimpleNamespace(dim=C)})
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
     profile = Profile(name="invented", parameters=parameters, training=dict(training))
-    return make_objective(Embeddings(D, D), Run("05_weighting", profile), widths)
+    return make_objective(Embeddings(D, D), Run("05_weighting", profile), teachers)
 
 
 CASES = [
@@ -147,7 +148,7 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(monke
     run = from_pairs()
     train, validation = run.history()
     student = Student.load(run.student)
-    left = len(run.students.paired_documents(student, "train", 24))
+    left = len(run.students.training_documents(student, "train", 24))
     assert 12 <= left <= 24
     assert train["step"].tolist() == list(range(1, left // 6 + 1))
     assert {"loss", "contrast", "mlm", "norm", "spread"} <= set(validation.columns)
@@ -170,7 +171,7 @@ def test_it_learns_from_dropout_without_a_head():
     assert json.loads((run.student / "config.json").read_text())["hidden_dropout_prob"] == 0.1
     # What it is compared with has no dropout of pairs.
     assert run.students.untrained == from_pairs().students.untrained
-    documents = run.students.paired_documents(Student.load(run.student), "train", 24)
+    documents = run.students.training_documents(Student.load(run.student), "train", 24)
     packed = documents.pack(range(len(documents)), epoch=0, budget=10_000)
     assert max(size for part in packed.parts for size in part.texts.sizes) == 16
     assert "| `pairs` | dropout |" in (run.student / "README.md").read_text()

@@ -235,7 +235,9 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
     given = {**OF_05, **{name: value for name, value in parameters.items() if name != "sdl"}}
     run = make_run("05_weighting", {"training": training}, **given)
     torch.manual_seed(0)
-    objective = make_objective(distil.make_student(0.0), run, distil.WIDTHS).train()
+    teacher = SimpleNamespace(dim=distil.WIDTHS["contextual"])
+    teachers = SimpleNamespace(of_student={"contextual": teacher})
+    objective = make_objective(distil.make_student(0.0), run, teachers).train()
     train = distil.make_documents(30, 1)
     validation = distil.make_documents(9, 2)
     documents = {"train": train, "validation": validation}
