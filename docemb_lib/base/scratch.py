@@ -4,9 +4,9 @@ A process that is killed cannot clean up. The operating system frees its locks, 
 another process sees that a folder has no living owner.
 """
 
+import glob
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,8 +14,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 LOCK = "docemb.lock"  # the file that the owner of a folder locks
-PROGRAM = "docemb-"  # how names begin that no other program gives to folders
-NEW = 60.0  # seconds after which a folder is locked, if its owner lives
 
 
 @contextmanager
@@ -34,16 +32,8 @@ def scratch_folder(prefix: str, parent: Path | str | None = None) -> Iterator[Pa
 
 
 def _remove_abandoned(prefix: str, parent: Path) -> None:
-    """Remove the folders of a prefix whose lock no process holds.
-
-    A folder without a lock may be new, or of another program.
-    """
-    for folder in parent.iterdir():
-        if not folder.name.startswith(prefix) or folder.is_symlink():
-            continue
-        with suppress(OSError, Timeout):  # of another user; in use
-            lock = folder / LOCK
-            is_old = time.time() - folder.stat().st_mtime > NEW
-            if lock.is_file() or (is_old and prefix.startswith(PROGRAM)):
-                with FileLock(lock, timeout=0):
-                    shutil.rmtree(folder)
+    """Remove the folders of a prefix with a lock that no process holds."""
+    for lock in parent.glob(f"{glob.escape(prefix)}*/{LOCK}"):
+        # An error: of another user; a timeout: in use.
+        with suppress(OSError, Timeout), FileLock(lock, timeout=0):
+            shutil.rmtree(lock.parent)

@@ -65,8 +65,7 @@ NOT_IN_EMBEDDINGS = {
     MODULES,
     STUDENT,
     "history.json",
-    "projections.safetensors",
-    "head.safetensors",
+    "objective.safetensors",
 }
 
 # N texts of a task, and the number of the first of them to fit on, None for all: not the queries

@@ -20,7 +20,7 @@ from docemb_lib.base.progress import log_to_notebook
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
-from docemb_lib.runs.checks import check_training
+from docemb_lib.runs.checks import check_student, check_training
 from docemb_lib.runs.execution import (
     BY_HAND,
     RunFolder,
@@ -43,7 +43,7 @@ from docemb_lib.runs.models import (
     tfidf_model,
 )
 from docemb_lib.runs.scores import Final, Scorer
-from docemb_lib.runs.stages import Corpus, Teachers, check_student
+from docemb_lib.runs.stages import Corpus, Teachers
 from docemb_lib.runs.store import PARTIAL, installed_versions, link, relative, revision
 from docemb_lib.settings.files import find_root
 from docemb_lib.settings.notebooks import REGISTRY
@@ -134,7 +134,7 @@ class Run(RunFolder):
     def check_parameters(self) -> None:
         """Check that the parameters and settings fit each other. Raises InputError."""
         if self.trains:
-            check_training(self.profile, self_supervised=self.self_supervised)
+            check_training(self)
 
     @property
     def checked_as(self) -> tuple[object, ...]:

@@ -192,16 +192,16 @@ def test_weights_by_length_are_those_of_lambda_and_mask(
     ],
 )
 def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, parameters, names):
-    def initial(stage):
-        return "initial", stage.profile.parameters.structural_loss, stage.run.parameters["lam"]
+    def objective(stage, *, trained=True):
+        parameters = stage.run.parameters
+        return trained or (parameters["structural_loss"], parameters["lam"])
 
-    monkeypatch.setattr(Students, "initial_objective", initial)
-    monkeypatch.setattr(Students, "objective", lambda stage: "trained")
+    monkeypatch.setattr(Students, "objective", objective)
     objectives = views.objectives_of(make_run("05_weighting", lam=0.3, **parameters))
     assert [*objectives] == names
     first, *_, last = objectives.values()
-    assert first == ("initial", parameters.get("structural_loss", "cosine"), 0.3)
-    assert last == "trained"
+    assert first == (parameters.get("structural_loss", "cosine"), 0.3)
+    assert last is True
 
 
 OBJECTIVES: list[dict[str, object]] = [
@@ -235,7 +235,9 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
     given = {**OF_05, **{name: value for name, value in parameters.items() if name != "sdl"}}
     run = make_run("05_weighting", {"training": training}, **given)
     torch.manual_seed(0)
-    objective = make_objective(distil.make_student(0.0), run, distil.WIDTHS).train()
+    teacher = SimpleNamespace(dim=distil.WIDTHS["contextual"])
+    teachers = SimpleNamespace(of_student={"contextual": teacher})
+    objective = make_objective(distil.make_student(0.0), run, teachers).train()
     train = distil.make_documents(30, 1)
     validation = distil.make_documents(9, 2)
     documents = {"train": train, "validation": validation}
