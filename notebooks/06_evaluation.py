@@ -326,7 +326,7 @@ for task in tasks:
         frame = by_length(score.per_example[score.metric], lengths)
         described = {"task": task.name, "metric": score.metric, "kind": model.kind.value}
         frames.append(frame.assign(model=model.label, **described))
-lengthwise = figures.named(pd.concat(frames), names)
+lengthwise = figures.named(pd.concat(frames, ignore_index=True), names)
 if lengthwise["bucket"].nunique() > 1:
     display(Markdown(section))
     figure = figures.each_task(figures.plot_by_length, lengthwise, height=3.4)

@@ -434,7 +434,7 @@ for name in run.profile.evaluation.tasks:
         scores = few_shot_scores(task, model.embed(task.texts("test")), per_class=numbers)
         frames.append(scores.assign(task=name, model=model.label, kind=model.kind.value))
 columns = ["task", "model", "kind", "metric", "per_class", "value"]
-few = pd.concat(frames) if frames else pd.DataFrame(columns=columns)
+few = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
 beside_paper = thesis.beside_paper(few, run.profile.evaluation.few_shot_table)
 if len(few):
     display(Markdown(section))
