@@ -270,12 +270,12 @@ if versions.documents:
 #
 # ## A sweep
 #
-# Table 4.5 of the thesis, in the widths of this profile: `docemb sweep 02 --grid paragraph-vector` makes its 45 models.
+# Table 4.5 of the thesis. `docemb sweep 02 --grid paragraph-vector` makes its 45 models in the widths of this profile.
 # The embedded default fits DBOW without word vectors (`dbow_words: false`): with them, 512 dimensions take 70 s on 2,000
 # documents in place of 13 s. What they add to scores was not measured.
 
 # %%
-figures.table(thesis.table("4.5", run.profile))
+figures.table(thesis.table("4.5"))
 
 # %% [markdown]
 # The next cell makes the other runs of 02 in the plan of this profile, unless they are recorded. Any list can take their
@@ -333,7 +333,7 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 print(thesis.conclusion(run))
 
 # %%
-numbers = run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
+numbers = run.finish(run.metrics(scores), scores=scores, tables=run.evaluation.tables)
 print("tables and figures:", Path(run.figures[0]).parent)
 numbers
 

@@ -500,7 +500,7 @@ print(thesis.conclusion(run))
 
 # %%
 student_folder = run.link_student()
-tables = run.validation.tables
+tables = run.evaluation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=student_folder, tables=tables)
 print(f"figures: {Path(run.figures[0]).parent}\nstudent: {student_folder}")
 numbers

@@ -419,7 +419,8 @@ run.save_figure(figure, "training", validation_history)
 # axes.
 #
 # How much of each teacher is in the student's embedding? A linear map to the teacher's embeddings is fitted on documents
-# of the tasks and measured on validation documents, before and after distillation.
+# of the tasks and measured on validation documents, before and after distillation; between them stands the recorded
+# student of the same structural loss alone, the control.
 
 # %%
 probes = views.probes_of_teachers(run)
@@ -435,10 +436,9 @@ figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left",
 run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
-# R² = 1: the map predicts the teacher exactly; 0: no better than its mean; below 0: worse. Where the bar has not risen,
-# a linear map reads no more of this teacher than before, even if the loss fell. That does not say that the teacher has
-# taught nothing: the structural loss alone may have lowered R² further. Other relations a linear map does not see. The
-# scores below decide what the teacher is worth.
+# R² = 1: the map predicts the teacher exactly; 0: no better than its mean; below 0: worse. The structural loss alone may
+# lose what the untrained encoder had of the contextual teacher: compare with the control, not with the start. Other
+# relations a linear map does not see. The scores below decide what the teacher is worth.
 #
 # ## Other students
 #
@@ -471,12 +471,12 @@ for number, (title, of_group) in enumerate(groups):
 # %% [markdown]
 # ## Which projections?
 #
-# Tables 4.6 to 4.8 of the thesis in the widths of this profile: without a structural loss, beside cosine and beside
-# max-margin. There both projections end as wide as the larger of the two embeddings (4.5.2); in the embedded default
-# those of PV end as wide as PV, which is narrower than the student.
+# Tables 4.6 to 4.8 of the thesis: without a structural loss, beside cosine and beside max-margin. There both projections
+# end as wide as the larger of the two embeddings (4.5.2); in the embedded default those of PV end as wide as PV, which is
+# narrower than the student.
 
 # %%
-by_number = {number: thesis.table(number, run.profile) for number in ("4.6", "4.7", "4.8")}
+by_number = {number: thesis.table(number) for number in ("4.6", "4.7", "4.8")}
 pd.concat(by_number, names=["table"])
 
 # %% [markdown]
@@ -544,7 +544,7 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 # ## Conclusion
 
 # %% tags=["conclusion"]
-print(thesis.conclusion(run), views.learnt(probes), sep="\n")
+print(thesis.conclusion(run), views.kept_of_teachers(probes), sep="\n")
 
 # %% [markdown]
 # ## References
@@ -563,7 +563,7 @@ print(thesis.conclusion(run), views.learnt(probes), sep="\n")
 from pathlib import Path
 
 folder = run.link_student()
-tables = run.validation.tables
+tables = run.evaluation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=folder, tables=tables)
 print(f"tables and figures: {Path(run.figures[0]).parent}\nstudent: {folder}")
 numbers

@@ -290,7 +290,7 @@ for row in norms[norms["at"] == "encoder"].itertuples():
 # Table 4.9 of the thesis, beside cosine (Figure 4.10) and beside max-margin (Figure 4.11):
 
 # %%
-figures.table(thesis.table("4.9", run.profile))
+figures.table(thesis.table("4.9"))
 
 # %% [markdown]
 # The next cell makes the other runs of 05 in the plan of this profile, unless they are recorded. Any list can take
@@ -391,7 +391,7 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 print(thesis.conclusion(run))
 
 # %%
-tables = run.validation.tables
+tables = run.evaluation.tables
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=tables)
 
 # %% [markdown]

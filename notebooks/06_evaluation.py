@@ -70,6 +70,7 @@ print(views.taught(run))
 
 # %%
 import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -230,7 +231,7 @@ from docemb_lib.evaluation.uncertainty import paired_p_value
 from docemb_lib.runs.kinds import Kind
 
 teacher = next(model for model in run.references if model.kind == Kind.SBERT_TRUNCATED)
-*_, scores = run.scorer.by_round([run.model, teacher], final=True).values()
+*_, scores = run.scorer.by_round([run.model, teacher]).values()
 task = tasks[-1]
 metric = scores[run.label][task.name].metric
 student, sbert = (
@@ -267,7 +268,7 @@ final = run.evaluate()
 names = figures.short_names(run.models(), run.label)
 said = thesis.conclusion(run, final)
 named = " ".join(said.split())
-teachers = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, str(run.parameters["contextual_teacher"]).lower()}
+teachers = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, run.parameters["contextual_teacher"]}
 rows = [final.student]
 for model, kind in zip(final.models["model"], final.models["kind"], strict=True):
     is_named = kind != Kind.STUDENT and (kind in teachers or model in named)
@@ -306,17 +307,30 @@ further = only_rows(final.further_board.reset_index()).set_index("model")
 figures.table(further if all_rows else further.head(0), section=section)
 
 # %%
+from docemb_lib.evaluation.tasks import example_lengths
+from docemb_lib.evaluation.uncertainty import by_length
+
 section = """**By length.** Where the truncated teacher is worse than the student on long documents
-and not on short ones, the longer context makes the difference. Retrieval is shown by the length
-of the query, and by that of the document to find."""
-by_length = run.scorer.by_length(run.models())
-plain = by_length["kind"].isin(["untrained", "sbert-truncated", "sbert-chunks"])
-plain &= by_length["form"] == "saved"
-compared = figures.named(by_length[plain | (by_length["model"] == final.student)], names)
-if by_length["bucket"].nunique() > 1:
+and not on short ones, the longer context makes the difference. The length of an example is that of
+its document, of the longer one of a pair, or of the query."""
+plain = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS)
+of_plain = [model for model in run.references if model.kind in plain and model.form == "saved"]
+compared = [final.model(final.student), *of_plain]
+*_, scores = run.scorer.by_round(compared).values()
+frames = []
+for task in tasks:
+    tokens = run.teachers.structural.count_tokens(task.texts("test"))
+    lengths = example_lengths(task, tokens)
+    for model in compared:
+        score = scores[model.label][task.name]
+        frame = by_length(score.per_example[score.metric], lengths)
+        described = {"task": task.name, "metric": score.metric, "kind": model.kind.value}
+        frames.append(frame.assign(model=model.label, **described))
+lengthwise = figures.named(pd.concat(frames, ignore_index=True), names)
+if lengthwise["bucket"].nunique() > 1:
     display(Markdown(section))
-    figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
-    run.save_figure(figure, "by-length", by_length)
+    figure = figures.each_task(figures.plot_by_length, lengthwise, height=3.4)
+    run.save_figure(figure, "by-length", lengthwise)
 
 # %% [markdown]
 # ## Who is near whom

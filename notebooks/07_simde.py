@@ -71,7 +71,7 @@ def halves_of(sentences, in_first):
 # goes on with the same ones.
 
 # %%
-from docemb_lib.corpus.rows import split_sentences
+from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.training.pairs import draw_halves, generator_of
 
 size = run.training.batch_size
@@ -197,10 +197,36 @@ figures.table(sizes.rename_axis("data"), digits=0)
 # because the paper's tagger is another.
 
 # %%
+import re
+
 from lemminflect import getLemma
+from textblob.en import parser
 
-from docemb_lib.corpus.rows import tag_words
+# The beginnings of Penn Treebank tags. Verbs include be, have and do; can, will and the like (MD) are "other".
+TAGS = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
+# Tokens are cut as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S. Every sign is a token by itself.
+TOKENS = re.compile(
+    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|"
+    r"\w+(?:[-.]\w+)*|[^\w\s]",
+    re.IGNORECASE,
+)
 
+
+def tag_words(text):
+    """Every word of an English text in its order, and its part of speech; signs and numbers are not words."""
+    words = []
+    for sentence in split_sentences(text):
+        tokens = TOKENS.findall(sentence)
+        tagged = parser.find_tags([token.replace("’", "'") for token in tokens])
+        for token, (_, tag) in zip(tokens, tagged, strict=True):
+            if any(map(str.isalpha, token)):
+                words.append((token, TAGS.get(tag[:2], "other")))
+    return words
+
+
+assert tag_words("Cats don't sleep.") == [("Cats", "noun"), ("do", "verb"), ("n't", "other"), ("sleep", "verb")]
+
+# %%
 
 def redundancy(text):
     """Nouns and verbs per distinct lemma of these; NaN without any."""
@@ -387,13 +413,28 @@ gain = final.comparison.query("model == @final.student and reference == @run.unt
 figures.table(gain[columns], digits=4)
 
 # %%
+from collections import Counter
+
+from docemb_lib.evaluation.protocols import few_shot_scores
+
 section = """## A few examples of each class
 
 The paper gains most with few labels. Heads learn from so many examples of each class, drawn ten
 times (its Figure 2, lower half of its Table 2); bands are standard deviations."""
 kinds = ("untrained", "sbert-truncated", "sbert-chunks", "published")
 references = [model for model in run.references if model.kind in kinds and model.form == "saved"]
-few = run.scorer.few_shot([run.model, *students, *references])
+frames = []
+for name in run.profile.evaluation.tasks:
+    task = run.scorer.task(name)
+    if not isinstance(task, Classification):
+        continue
+    smallest = min(Counter(task.splits["train"].labels).values())
+    numbers = [number for number in run.profile.evaluation.few_shot if number <= smallest]
+    for model in [run.model, *students, *references] if numbers else []:
+        scores = few_shot_scores(task, model.embed(task.texts("test")), per_class=numbers)
+        frames.append(scores.assign(task=name, model=model.label, kind=model.kind.value))
+columns = ["task", "model", "kind", "metric", "per_class", "value"]
+few = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
 beside_paper = thesis.beside_paper(few, run.profile.evaluation.few_shot_table)
 if len(few):
     display(Markdown(section))
@@ -498,21 +539,20 @@ for label, folder in folders.items():
 # %%
 import seaborn as sns
 
-from docemb_lib.corpus.rows import PARTS
-
 if frames:
+    parts = [*TAGS.values(), "other"]
     attention = figures.named(pd.concat(frames, ignore_index=True), names)
     untrained, *others = attention["model"].unique()
     colours = {untrained: figures.PALETTE["untrained"]} | figures.series_colors(others)
     (ax,) = figures.rows_axes(8)
-    bars = {"x": "part", "y": "relative", "hue": "model", "order": PARTS, "palette": colours}
+    bars = {"x": "part", "y": "relative", "hue": "model", "order": parts, "palette": colours}
     sns.barplot(attention, **bars, saturation=1, seed=0, err_kws={"linewidth": 1}, ax=ax)
     ax.axhline(1, color=figures.GREY, linewidth=0.8, linestyle="--")
     ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")
     ax.legend(**figures.BESIDE)
     run.save_figure(ax, "attention", attention)
     by_part = attention.groupby(["model", "part"], sort=False)["relative"].mean().unstack()
-    display(figures.table(by_part[[*PARTS]] / by_part[[*PARTS]].iloc[:1].to_numpy() - 1))
+    display(figures.table(by_part[parts] / by_part[parts].iloc[:1].to_numpy() - 1))
 
 # %%
 section = """## Beside the paper

@@ -56,9 +56,8 @@ log_to_notebook()
 
 # %%
 from docemb_lib.corpus.installed_docs import installed_docs
-from docemb_lib.corpus.links import relevant_documents
-from docemb_lib.corpus.reader import local_documents
-from docemb_lib.corpus.rows import read_rows
+from docemb_lib.corpus.links import read_links
+from docemb_lib.corpus.reader import Problems, local_documents, read_rows
 
 PACKAGES = ["networkx", "numpy", "pandas", "scipy", "sklearn"]
 
@@ -70,7 +69,7 @@ def read(place: str | None) -> pd.DataFrame:
     file = Path(place)
     rows = pd.DataFrame(local_documents(file, text_field=text_field, id_field=id_field))
     if file.is_file():
-        fields = pd.DataFrame([row.fields for row in read_rows(file)])
+        fields = pd.DataFrame([row.fields for row in read_rows(file, Problems())])
         further = [name for name in fields if name not in {*rows, id_field}]
         return rows.join(fields[further])
     return rows
@@ -79,8 +78,11 @@ def read(place: str | None) -> pd.DataFrame:
 # %%
 def add_links(rows: pd.DataFrame, file: str) -> pd.DataFrame:
     """The rows with `see_also` as the file says."""
-    see_also = relevant_documents(Path(file), {*rows["id"]})
-    return rows.assign(see_also=[tuple(see_also.get(id, ())) for id in rows["id"]])
+    grades = read_links(Path(file), {*rows["id"]})
+    see_also = []
+    for id in rows["id"]:
+        see_also.append(tuple(other for other, grade in grades.get(id, {}).items() if grade > 0))
+    return rows.assign(see_also=see_also)
 
 
 # %%

@@ -435,7 +435,7 @@ def evaluate(
     loaded = Profile.load(profile)
     scored = loaded.with_tasks(task, source="--task") if task else loaded
     run = Run(EVALUATION.name, scored)
-    run.scorer.check(("test",))
+    run.scorer.check()
     forms = forms_at(model)
     labels = {row.label for row in forms.models}  # a model may be a reference, too
     found = [] if alone else references_of(run, loaded)

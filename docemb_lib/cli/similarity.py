@@ -10,7 +10,7 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.terminal import print_table
-from docemb_lib.corpus.rows import lines_of, well_formed
+from docemb_lib.corpus.reader import lines_of, well_formed
 from docemb_lib.student.embeddings_file import EmbeddingsFile, passage_cosines
 
 SHOWN = 160  # characters of a passage in a table

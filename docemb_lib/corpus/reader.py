@@ -1,35 +1,119 @@
-"""Reads documents from folders and data files: for commands, corpora and tasks alike.
+"""Reads rows and documents from folders and data files: for commands, corpora and tasks alike.
 
-Every error names the file, the row and the field. Bad rows and files are reported together, and
-what is passed over is counted.
+A table is an iterator of rows, each with its place, its number and its fields. Errors name the
+file, the row, the field and the mend; `Problems` collects several of them, and counts what is
+passed over.
 """
 
+import codecs
+import csv
 import glob
+import gzip
+import io
+import json
 import os
-from collections.abc import Collection, Iterator, Sequence
-from decimal import Decimal
+import sys
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import warn_once
 from docemb_lib.corpus.document import Document
-from docemb_lib.corpus.rows import (
-    Findings,
-    check_format,
-    clean,
-    ending_of,
-    field_in,
-    file_format,
-    lines_of,
-    read_rows,
-    text_of,
-    visible_files,
-    well_formed,
-)
 
+FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+# FORMATS in messages
+DATA_FILES = ".jsonl, .ndjson, .json, .csv, .tsv (each also .gz) or .parquet"
+TEXTS = (".txt", ".md")  # endings of the files of a folder that are documents
 IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid")  # fields that may hold an id; the first one
-TITLE = "title"  # the field of a document that stands above its text, if it is read
-TEXTS = {".txt", ".md"}  # endings of the files of a folder that are documents
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+BATCH = 256  # rows of a Parquet file held in memory
+REPORTED = 10  # bad rows and files that are named; the others are counted
+OBJECTS = "write an object with fields on each line, or an array of objects"
+SKIP = "leave out what is bad with --skip-bad (skip_bad: true in a profile)"
+
+
+class Problems:
+    """Counts what is passed over, and collects bad rows and files.
+
+    Args:
+        skip_bad: leave out what is bad, and say so, instead of raising its error.
+    """
+
+    def __init__(self, *, skip_bad: bool = False) -> None:
+        self.skip_bad = skip_bad
+        self.bad: list[str] = []  # errors, the first `REPORTED`
+        self.left_out: Counter[str] = Counter()  # numbers by kind
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keep an `InputError` for `end`, if what is bad is left out."""
+        try:
+            yield
+        except InputError as error:
+            if not self.skip_bad:
+                raise
+            self.left_out["bad row or file"] += 1
+            if len(self.bad) < REPORTED:
+                self.bad.append(str(error).removesuffix(f", or {SKIP}"))
+
+    def pass_over(self, file: Path) -> None:
+        """Count a file that is not read, by its kind."""
+        self.left_out[file.suffix.lower() or "without an ending"] += 1
+
+    def end(self, place: object) -> None:
+        """Say in one line what is left out of a place."""
+        kinds = ", ".join(f"{number} × {kind}" for kind, number in sorted(self.left_out.items()))
+        if kinds:
+            said = "; ".join([f"left out: {kinds}", *self.bad])
+            warn_once("%s: %s", as_line(place), as_line(said))
+
+
+class Row(NamedTuple):
+    """One row of a data file or of a data set."""
+
+    where: str  # file and row, for messages
+    number: int  # from 1, a header not counted
+    fields: Mapping[str, Any]
+
+    def get(self, *names: str) -> Any:
+        """Return the value of the first of these fields; None where there is none."""
+        name = field_in(self.fields, *names)
+        return None if name is None else self.fields[name]
+
+    def bad(self, problem: str) -> InputError:
+        """Return the error for a row that has this problem. It ends with what to do."""
+        return InputError(f"{self.where}: {problem}, or {SKIP}")
+
+    def wrong(self, wanted: str, *names: str) -> InputError:
+        """Return the error for the first of these fields, which does not hold what it must."""
+        name = field_in(self.fields, *names)
+        value = "missing" if name is None else f"{self.fields[name]!r:.40}"
+        fields = ", ".join(map(repr, sorted(self.fields)))
+        return self.bad(
+            f"the field {name or names[0]!r} must hold {wanted}, but it is {value}; mend it, name "
+            f"another of the fields {fields}"
+        )
+
+
+def field_in(fields: Mapping[str, object], *names: str) -> str | None:
+    """Return the first of the names that a row has, as the row writes it.
+
+    Where no field has just this name, case makes no difference.
+    """
+    for name in names:
+        if name in fields:
+            return name
+        folded = [field for field in fields if field.casefold() == name.casefold()]
+        if len(folded) == 1:
+            return folded[0]
+    return None
 
 
 def local_documents(
@@ -42,44 +126,90 @@ def local_documents(
     """Yield the documents of folders (every visible .txt and .md file below them) and data files.
 
     In a folder the id is the path below it, and the source is the name of the folder that holds the
-    file. In a data file (see `corpus.rows`) the source is the name of the file without its endings.
-    A warning counts what is passed over.
+    file. In a data file the source is the name of the file without its endings. A warning counts
+    what is passed over.
 
     Args:
         text_field: one or several, whose texts are joined.
-        id_field: None: the first of IDS. Where no row has one of these, ids are the numbers of the
-            rows, and a warning says so. If there are several folders and files, their paths precede
-            the ids that no field gives.
+        id_field: None: the first of IDS. Where the first row has none of these, the ids are the
+            numbers of the rows, and a warning says so. If there are several folders and files,
+            their paths precede the ids that no field gives.
         skip_bad: leave out bad rows and files, with a warning.
 
-    Raises InputError for bad rows and files (without a text or an id, with a repeated id, not
-    readable) after the last one, and for a place without documents.
+    Raises InputError for a bad row or file (without a text or an id, with a repeated id, not
+    readable), and for a place without documents.
     """
     places = local_paths(path)
-    top = os.path.commonpath([place.resolve().parent for place in places])
+    top = common_folder(places)
     texts = [text_field] if isinstance(text_field, str) else text_field
-    findings = Findings(skip_bad=skip_bad)
+    problems = Problems(skip_bad=skip_bad)
     ids: set[str] = set()
     for place in places:
-        prefix = place.resolve().relative_to(top).as_posix() if len(places) > 1 else ""
-        if place.is_dir():
-            documents = _of_folder(place, prefix, findings)
-        else:
-            documents = _of_file(place, prefix, texts, id_field, findings)
         before = len(ids)
-        for where, document in documents:
-            with findings.collecting():
-                _check(document, ids, where)
-                ids.add(document.id)
-                if not findings.refused:
-                    yield document
-        if len(ids) == before and not findings.refused:
-            findings.end(place)
-            mend = "add rows to the file"
-            if place.is_dir():
-                mend = f"add .txt or .md files, or name data files, as in {place}/*.parquet"
-            raise InputError(f"{place}: it holds no document; {mend}")
-    findings.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
+        prefix = path_below(top, place) if len(places) > 1 else ""
+        names = [] if place.is_dir() else _id_fields(place, id_field)
+        for row in _folder_rows(place, problems) if place.is_dir() else read_rows(place, problems):
+            with problems.collecting():
+                if place.is_dir():
+                    id = clean(f"{prefix}/{row.fields['id']}".removeprefix("/"))
+                    document = Document(id, row.fields["text"], row.fields["label"])
+                else:
+                    id = id_of(row, *names) if names else f"{prefix}:{row.number}".removeprefix(":")
+                    document = Document(id, text_of(row, texts), stem(place))
+                _check(document, ids, row)
+                ids.add(id)
+                yield document
+        if len(ids) == before:
+            problems.end(place)
+            raise InputError(
+                f"{place}: it holds no document; add rows to a file, or .txt or .md files to a "
+                f"folder, or name data files, as in {place}/*.parquet"
+            )
+    problems.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
+
+
+def _folder_rows(folder: Path, problems: Problems) -> Iterator[Row]:
+    """Yield the text files of a folder as rows; see `text_row`."""
+    for file in visible_files(folder):
+        if file.suffix.lower() in TEXTS:
+            with problems.collecting():
+                yield text_row(file, folder)
+        else:
+            problems.pass_over(file)
+
+
+def text_row(file: Path, folder: Path) -> Row:
+    """Return a text file as a row; the id is the path below the folder, the label its folder."""
+    label = well_formed(Path(os.path.abspath(file)).parent.name)
+    text = clean("".join(lines_of(file)))
+    return Row(str(file), 1, {"id": path_below(folder, file), "text": text, "label": label})
+
+
+def _id_fields(file: Path, id_field: str | None) -> Sequence[str]:
+    """Return the fields of which one holds the ids; [] where numbers of rows are the ids."""
+    if id_field is not None:
+        return [id_field]
+    first = first_row(file)
+    if first is None or first.get(*IDS) is not None:
+        return IDS
+    message = "%s: the first row has no id (%s); the numbers of the rows are the ids"
+    warn_once(message, as_line(file), ", ".join(IDS))
+    return []
+
+
+def first_row(file: Path) -> Row | None:
+    """Return the first row of a data file that is not malformed."""
+    return next(read_rows(file, Problems(skip_bad=True)), None)
+
+
+def _check(document: Document, ids: Collection[str], row: Row) -> None:
+    """Raise InputError for a blank or binary text, and for an id that is among `ids`."""
+    if not document.text.strip():
+        raise row.bad("the text is blank; write one")
+    if "\0" in document.text:
+        raise row.bad("the text holds NUL bytes; save it again as UTF-8")
+    if document.id in ids:
+        raise row.bad(f"an earlier document has the id {document.id!r}; rename one")
 
 
 def local_paths(path: Path | Sequence[Path]) -> list[Path]:
@@ -108,6 +238,15 @@ def matches(path: Path | str) -> list[Path]:
     return sorted(map(Path, glob.glob(str(path), recursive=True)))
 
 
+def visible_files(folder: Path) -> list[Path]:
+    """Return every file below a folder, sorted, without hidden files and hidden folders.
+
+    Folders that are links are not entered.
+    """
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [file for file in files if "/." not in f"/{file.relative_to(folder).as_posix()}"]
+
+
 def files_in(place: Path) -> list[Path]:
     """Return the data file itself, or the text files of a folder."""
     if not place.is_dir():
@@ -115,78 +254,208 @@ def files_in(place: Path) -> list[Path]:
     return [file for file in visible_files(place) if file.suffix.lower() in TEXTS]
 
 
+def common_folder(places: Iterable[Path]) -> str:
+    """Return the last folder that holds all of these places."""
+    parents = [os.path.dirname(os.path.abspath(place)) for place in places]
+    return os.path.commonpath(parents or ["."])
+
+
+def path_below(folder: str | Path, file: Path) -> str:
+    """Return the path of a file below a folder, as it is written in ids."""
+    return Path(os.path.relpath(file, folder)).as_posix()
+
+
 def stem(path: Path) -> str:
     """Return wikipedia of `wikimedia/wikipedia`, realnews of `/data/realnews.jsonl.gz`."""
     return well_formed(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
 
 
-def _check(document: Document, ids: Collection[str], where: str) -> None:
-    """Raise InputError for a blank or binary text, and for an id that is among `ids`."""
-    if not document.text.strip():
-        raise InputError(f"{where}: the text is blank; write one, or delete the document")
-    if "\0" in document.text:
-        problem = "the text holds NUL bytes, as a binary file does"
-        raise InputError(f"{where}: {problem}; save it again as UTF-8")
-    if document.id in ids:
-        raise InputError(
-            f"{where}: an earlier document has the id {document.id!r}, too; rename one"
-        )
+def file_format(file: Path) -> str | None:
+    """Return one of FORMATS, by the name of the file; None for any other."""
+    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
+    return suffix if suffix in FORMATS else None
 
 
-def _of_folder(folder: Path, prefix: str, findings: Findings) -> Iterator[tuple[str, Document]]:
-    """Yield the documents of a folder, and where each is, for messages."""
-    for file in visible_files(folder):
-        if file.suffix.lower() not in TEXTS:
-            findings.left_out[ending_of(file)] += 1
+def check_format(file: Path) -> None:
+    """Raise InputError for what is no file of one of FORMATS."""
+    if file_format(file) is None:
+        raise InputError(f"{file}: this is not a data file; give {DATA_FILES}, or a folder")
+
+
+def read_rows(file: Path, problems: Problems) -> Iterator[Row]:
+    """Yield the rows of a file of one of FORMATS.
+
+    CSV and TSV begin with a line of column names. JSON is an object on each line, an array of
+    objects, or a mapping of objects by their ids, which become the field `id`.
+
+    problems: collects what is malformed.
+    """
+    with problems.collecting():
+        check_format(file)
+        match file_format(file):
+            case ".csv" | ".tsv":
+                items = _table(file)
+            case ".parquet":
+                items = _parquet(file)
+            case _:
+                items = _json(file)
+        yield from _numbered(file, items, problems)
+
+
+def read_table(
+    file: Path, problems: Problems, *, delimiter: str | None = None, named: bool = True
+) -> Iterator[Row]:
+    """Yield the rows of a table; blank lines are passed over.
+
+    Values may be quoted with `"`.
+
+    Args:
+        problems: collects rows with broken quoting, or with more or fewer values than names.
+            Reading goes on with the next line. Two columns of one name end it.
+        delimiter: None: a tab if the first line has one, or else what cuts it into most values.
+        named: whether the first line has the names of the columns; else they are 0, 1, 2.
+    """
+    return _numbered(file, _table(file, delimiter, named=named), problems)
+
+
+def _numbered(file: Path, items: Iterable[object], problems: Problems) -> Iterator[Row]:
+    """Yield the rows with the fields in `items`; a string in their place says what is wrong."""
+    with problems.collecting():
+        for number, fields in enumerate(items, 1):
+            with problems.collecting():
+                row = Row(
+                    f"{file}, row {number}", number, fields if isinstance(fields, dict) else {}
+                )
+                if isinstance(fields, str):
+                    raise row.bad(fields)
+                if not isinstance(fields, dict):
+                    raise row.bad(f"this is a value without fields; {OBJECTS}")
+                yield row
+
+
+def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> Iterator[object]:
+    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
+    lines = lines_of(file)
+    first = next(filter(str.strip, lines), "")
+    cut = partial(csv.reader, delimiter=delimiter or _delimiter(first, file), skipinitialspace=True)
+    names = [name.strip() for name in next(cut([first]), [])]
+    if named and len({*names}) < len(names):
+        raise InputError(f"{file}: two columns have the same name ({', '.join(names)}); rename one")
+    reader = cut(lines if named else chain([first], lines), strict=True)
+    while True:
+        try:
+            values = next(filter(None, reader), None)
+        except csv.Error as error:
+            yield (
+                f"there is broken quoting up to line {reader.line_num + named} ({error}); close "
+                "every quoted value, and double each quotation mark inside of one"
+            )
             continue
-        id = clean((prefix / file.relative_to(folder)).as_posix())
-        source = well_formed(file.resolve().parent.name)
-        with findings.collecting():
-            yield str(file), Document(id, clean("".join(lines_of(file))), source)
+        if values is None:
+            return
+        if not named:
+            yield dict(zip(map(str, count()), values, strict=False))
+        elif len(values) == len(names):
+            yield dict(zip(names, values, strict=True))
+        else:
+            yield (
+                f"the row must have {len(names)} values ({', '.join(names)}), and has "
+                f"{len(values)}; mend the row"
+            )
 
 
-def _of_file(
-    file: Path,
-    prefix: str,
-    texts: Sequence[str],
-    id_field: str | None,
-    findings: Findings,
-) -> Iterator[tuple[str, Document]]:
-    """Yield the documents of a data file, and where each is, for messages."""
-    source = stem(file)
-    names = IDS if id_field is None else (id_field,)
-    with_ids = None  # whether the first row has an id, as all the others then must
-    for where, number, fields in read_rows(file, findings):
-        name = field_in(fields, *names)
-        value = fields[name] if name else None
-        if with_ids is None:
-            with_ids = value is not None or id_field is not None
-            if [*texts] == ["text"] and field_in(fields, TITLE):
-                mend = "--text-field title --text-field text (text_field: [title, text])"
-                message = "%s: only the field 'text' is read; its titles are read, too, with %s"
-                warn_once(message, as_line(file), mend)
-        with findings.collecting():
-            id = f"{prefix}:{number}" if prefix else str(number)
-            if with_ids:
-                id = id_text(value, where, name or names[0])
-            elif value is not None:
-                problem = f"there is an id ({name}), and the first row has none"
-                raise InputError(f"{where}: {problem}; give every row one, or none")
-            yield where, Document(clean(id), text_of(fields, texts, where=where), source)
-    if with_ids is False and not findings.refused:
-        message = "%s: no row has an id (%s); the numbers of the rows are the ids"
-        warn_once(message, as_line(file), ", ".join(IDS))
+def _delimiter(line: str, file: Path) -> str:
+    if "\t" in line or file_format(file) == ".tsv":
+        return "\t"
+    # Names of columns may hold blanks; ids in a file of links are cut by them.
+    return max(",;|" if file_format(file) else ",; ", key=line.count)
 
 
-def id_text(value: object, where: str, field: str) -> str:
-    """Return an id as text: a string, an integer, or a float or decimal that is whole.
+def _json(file: Path) -> Iterator[object]:
+    lines = filter(str.strip, lines_of(file))
+    first = next(lines, "[]")
+    is_whole = first.strip() == "{" or first.lstrip().startswith("[")
+    for text in [first + "".join(lines)] if is_whole else chain([first], lines):
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield f"this is not JSON ({error}); {OBJECTS}"
+            continue
+        inner = content.values() if isinstance(content, dict) else ()
+        if inner and all(isinstance(fields, dict) for fields in inner):
+            content = [{"id": id} | fields for id, fields in content.items()]
+        yield from content if isinstance(content, list) else [content]
+
+
+def _parquet(file: Path) -> Iterator[object]:
+    from pyarrow.parquet import ParquetFile
+
+    with _whole(file), ParquetFile(file) as table:
+        for batch in table.iter_batches(batch_size=BATCH):
+            yield from batch.to_pylist()
+
+
+def lines_of(file: Path) -> Iterator[str]:
+    """Yield the lines of a file with their ends, in UTF-8, or in UTF-16 with its mark.
+
+    A byte order mark at the beginning is dropped, and .gz is unpacked. Raises InputError for a file
+    that cannot be read or has another encoding.
+    """
+    with _whole(file), gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        encoding = "utf-16" if stream.peek(2)[:2] in UTF_16 else "utf-8-sig"
+        yield from io.TextIOWrapper(stream, encoding, newline="")
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[None]:
+    """Raise InputError for a file that cannot be read to its end."""
+    try:
+        yield
+    except UnicodeError as error:
+        raise InputError(f"{file}: the file is not in UTF-8; save it again, as UTF-8") from error
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise InputError(
+            f"{file}: the file cannot be read ({error}); save it again, whole"
+        ) from error
+
+
+def text_of(row: Row, names: Sequence[str]) -> str:
+    """Return the strings in the named fields with a blank line between; see `clean`.
+
+    Of several fields, those that are null are left out. Raises InputError if a field is missing or
+    holds no string.
+    """
+    texts = []
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, str):
+            texts.append(value)
+        elif value is not None or len(names) == 1 or field_in(row.fields, name) is None:
+            raise row.wrong("a text (--text-field)", name)
+    return clean("\n\n".join(filter(str.strip, texts)))
+
+
+def id_of(row: Row, *names: str) -> str:
+    """Return the id in the first of these fields: a string, an integer, or a float that is whole.
 
     Raises InputError for anything else, also an empty string.
     """
-    if isinstance(value, float | Decimal) and value % 1 == 0:
+    value = row.get(*names)
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip():
-        return str(value)
-    kind = "null" if value is None else f"the {type(value).__name__} {value!r:.40}"
-    mend = "write a string or an integer in every row"
-    raise InputError(f"{where}: the field {field!r} holds {kind} and no id; {mend}")
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise row.wrong("an id, a string or an integer", *names)
+    return clean(str(value))
+
+
+def well_formed(text: str) -> str:
+    """Return the text with surrogate pairs joined, and unpaired surrogates replaced by U+FFFD.
+
+    Unpaired ones cannot be stored as UTF-8.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean(text: str) -> str:
+    """Return the text `well_formed` and composed (NFC): an accent is written in one of two ways."""
+    return unicodedata.normalize("NFC", well_formed(text))

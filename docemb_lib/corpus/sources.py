@@ -5,7 +5,7 @@ The order of the documents is the same in each run.
 
 import hashlib
 import logging
-from collections import Counter
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -13,27 +13,37 @@ from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.files import digest_of, fingerprint_of, hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
-from docemb_lib.corpus.reader import files_in, local_documents, local_paths, matches, stem
-from docemb_lib.corpus.rows import (
-    Findings,
+from docemb_lib.corpus.reader import (
+    Problems,
     Row,
-    any_word,
+    common_folder,
     file_format,
+    files_in,
+    local_documents,
+    local_paths,
+    matches,
+    path_below,
     read_rows,
+    stem,
     text_of,
     visible_files,
 )
-from docemb_lib.settings.sections import HubDataset, TextSource
+from docemb_lib.settings.sections import HubDataset, SplitName, TextSource
 
 logger = logging.getLogger(__name__)
 
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+VALIDATION = ("dev", "val", "valid")  # other names of the validation split
+# A name of a split outside of longer words: test in `c4-test.00000.json`, and not in `latest`.
+SPLIT = re.compile(rf"(?<![a-z])({'|'.join((*SPLITS, *VALIDATION))})(?![a-z])")
+NO_SPLIT = ""  # the split of files and rows for which none is named
 BATCH = 256  # texts given to a counter at once
 # Local files of at most so many bytes in all are identified by their contents, which takes half a
 # second to read, once per process.
@@ -83,47 +93,41 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
         inputs["versions"] = {name: _version(name) for name in settings.packages or PACKAGES}
     elif settings.source == "local":
         try:
-            places = local_paths(settings.path or [])
-            inputs["files"] = files_fingerprint((place, files_in(place)) for place in places)
+            inputs["files"] = files_fingerprint(local_paths(settings.path or []))
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
-        inputs["files"] = []
-        inputs["datasets"] = [source.model_dump() for source in settings.datasets]
-        for fields, source in zip(inputs["datasets"], settings.datasets, strict=True):
-            files = _dataset_files(source)
-            inputs["files"].append(files_fingerprint((file, [file]) for file in files))
+        inputs["datasets"] = []
+        for source in settings.datasets:
+            fields = source.model_dump()
+            files = _files_of(source)
             if files:  # the folder that holds them does not matter
-                fields["dataset"] = stem(Path(source.dataset))
+                fields |= {"dataset": stem(Path(source.dataset)), "files": files_fingerprint(files)}
+            inputs["datasets"].append(fields)
     return inputs
 
 
 def streamed(settings: TextSource) -> list[str]:
     """Return the data sets of a hub that a source streams; none for local files."""
-    remote = [source for source in settings.datasets if not _dataset_files(source)]
+    remote = (source for source in settings.datasets if not _files_of(source))
     return [" ".join(filter(None, (source.dataset, source.config))) for source in remote]
 
 
-def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
+def files_fingerprint(places: Sequence[Path]) -> str:
     """Return a hash of the contents and names of files, which copying and moving do not change.
 
-    A name begins with the folder that is given. For more than `BY_CONTENT` bytes in all, sizes and
-    times of the last change stand for the contents. Raises InputError for an unreadable file.
-
-    Args:
-        places: data files or folders, each with its files.
+    For more than `BY_CONTENT` bytes in all, sizes and times of the last change stand for the
+    contents. Raises InputError for an unreadable file. places: files, and folders of text files.
     """
-    names = []
-    for place, files in places:
-        names += [(file, file.relative_to(place.parent).as_posix()) for file in files]
-    uses = Counter(name for _, name in names)
+    files = [file for place in places for file in files_in(place)]
+    top = common_folder(places)
     lines = []
     try:
-        is_small = sum(file.stat().st_size for file, _ in names) <= BY_CONTENT
-        for file, name in names:
+        is_small = sum(file.stat().st_size for file in files) <= BY_CONTENT
+        for file in files:
             stat = file.stat()
             state = digest_of(file) if is_small else (stat.st_size, stat.st_mtime_ns)
-            lines.append(f"{file if uses[name] > 1 else name} {state}")
+            lines.append(f"{path_below(top, file)} {state}")
     except OSError as error:
         raise InputError(
             f"{error.filename}: the file cannot be read ({error.strerror}); "
@@ -189,105 +193,88 @@ def hub_documents(
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on
     the way.
     """
-    documents = _hashed_documents(source)
-    if limit is None:
-        ids = set()
-        for document in _long(documents, source, count_tokens):
-            if document.id not in ids:
-                ids.add(document.id)
-                yield document
-        return
-    sample = _drawn(documents, limit, seed, source, count_tokens)
-    yield from sample
-    if len(sample) < limit:
-        message = "%s [%s] gave %d documents of the %d asked for"
-        logger.warning(message, source.dataset, source.split, len(sample), limit)
+    least = source.min_student_tokens
+    lowest: dict[bytes, Document | None] = {}  # by draw
+    bound = b"\xff" * 32  # above it are documents that cannot be among the lowest
+    for batch in batched(_hashed_documents(source), BATCH):
+        new = {_draw(document.id, seed): document for document in batch}
+        new = {draw: new[draw] for draw in new if draw < bound and draw not in lowest}
+        if least is not None:
+            counts = count_tokens([document.text for document in new.values()])
+            new = {draw: new[draw] for draw, n in zip(new, counts, strict=True) if n >= least}
+        if limit is None:
+            yield from new.values()
+            lowest |= dict.fromkeys(new)
+            continue
+        lowest |= new
+        # Sorting is rare, because an eighth more than needed is collected before it.
+        if len(lowest) >= limit + max(limit // 8, BATCH):
+            lowest = {draw: lowest[draw] for draw in nsmallest(limit, lowest)}
+            bound = max(lowest, default=b"")
+    if limit is not None:
+        yield from filter(None, (lowest[draw] for draw in nsmallest(limit, lowest)))
+        if len(lowest) < limit:
+            message = "%s [%s] gave %d documents of the %d asked for"
+            logger.warning(message, source.dataset, source.split, len(lowest), limit)
 
 
 def _hashed_documents(source: HubDataset) -> Iterator[Document]:
     """Yield the documents of all rows with a text."""
     name = stem(Path(source.dataset))
-    files = _dataset_files(source)
-    findings = Findings()
-    if files:
-        rows: Iterator[Row] = chain.from_iterable(read_rows(file, findings) for file in files)
-    else:
+    problems = Problems()
+    files = _files_of(source)
+    rows: Iterator[Row] = chain.from_iterable(read_rows(file, problems) for file in files)
+    if not files:
         pairs = hub_rows(source.dataset, source.config, [source.split], streaming=True)
         rows = (row for _, row in pairs)
     for row in progress(rows, desc=f"streaming {name}", unit="rows"):
-        with findings.collecting():
-            text = text_of(row.fields, [source.text_field], where=row.where)
-            if findings.refused:  # the other bad rows are still to be found
-                continue
+        with problems.collecting():
+            text = text_of(row, [source.text_field])
             if not text.strip():
-                findings.left_out["blank text"] += 1
+                problems.left_out["blank text"] += 1
                 continue
             yield Document(f"{name}/{hash_of(text)[:16]}", text, name)
-    findings.end(source.dataset)
+    problems.end(source.dataset)
 
 
-def _drawn(
-    documents: Iterator[Document],
-    limit: int,
-    seed: int,
-    source: HubDataset,
-    count_tokens: CountTokens,
-) -> list[Document]:
-    """Return the `limit` long documents with the lowest draws, without repeated ones.
+def dataset_files(source: str, config: str | None = None) -> dict[Path, str]:
+    """Return the files of a local data set and the split that each names; {} for a hub's.
 
-    Tokens are counted only for documents that can still be among them.
+    They are data files, or else the texts of classes, in a folder for each class. Among several, a
+    data file that names no split may hold all splits of the others again, and is left out.
     """
-    lowest = {}  # by draw
-    bound = b"\xff" * 32  # above it are documents that cannot be among the lowest
-    candidates = (document for document in documents if _draw(document.id, seed) < bound)
-    for document in _long(candidates, source, count_tokens):
-        lowest[_draw(document.id, seed)] = document  # a repeated text has the same draw
-        # Sorting is rare, because an eighth more than needed is collected before it.
-        if len(lowest) >= limit + max(limit // 8, BATCH):
-            lowest = {draw: lowest[draw] for draw in nsmallest(limit, lowest)}
-            bound = max(lowest, default=b"")
-    return [lowest[draw] for draw in nsmallest(limit, lowest)]
-
-
-def _long(
-    documents: Iterator[Document], source: HubDataset, count_tokens: CountTokens
-) -> Iterator[Document]:
-    """Yield the documents that are long enough for `source`; count tokens where that matters."""
-    least = source.min_student_tokens
-    if least is None:
-        yield from documents
-        return
-    for batch in batched(documents, BATCH):
-        counts = count_tokens([document.text for document in batch])
-        yield from (document for document, n in zip(batch, counts, strict=True) if n >= least)
-
-
-def _dataset_files(source: HubDataset) -> list[Path]:
-    """Return the data files of a local data set; [] for a hub.
-
-    Of a folder these are the files with the split in their names. Raises InputError where there is
-    none.
-    """
-    place = Path(source.dataset)
+    place = Path(source)
     if not place.is_dir():
-        files = matches(place)
-        if file_format(place) and not files:
-            raise InputError(
-                f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set"
-            )
-        return files
-    split = any_word(source.split.lower())
-    files = [
-        file
-        for file in visible_files(place)
-        if file_format(file) and split.search(file.relative_to(place).as_posix().lower())
-    ]
-    if not files:
+        return dict.fromkeys(matches(place), NO_SPLIT)
+    folder = place / config if config and (place / config).is_dir() else place
+    inside = {file: file.relative_to(folder) for file in visible_files(folder)}
+    data = {file: split_in(path) for file, path in inside.items() if file_format(file)}
+    texts = {f: split_in(path.parent.parent) for f, path in inside.items() if path.parent.name}
+    return {file: split for file, split in data.items() if split} or data or texts
+
+
+def _files_of(source: HubDataset) -> list[Path]:
+    """Return the local files of a data set that hold its split; [] for a hub's."""
+    place = Path(source.dataset)
+    files = dataset_files(source.dataset, source.config).items()
+    chosen = [file for file, split in files if split in (NO_SPLIT, source.split)]
+    if not chosen and (place.is_dir() or file_format(place)):
         raise InputError(
-            f"{place}: no data file in this folder has the split {source.split!r} in its name; "
-            f"name the files by a pattern, such as {place}/*.jsonl"
+            f"corpus.datasets: {place}: there is no file here with the split {source.split} in its "
+            "name; name files, a folder, or a hub's data set"
         )
-    return files
+    return chosen
+
+
+def split_in(path: Path) -> str:
+    """Return the split in a path such as `20news-bydate-train` or `dev.csv`; or NO_SPLIT."""
+    match = SPLIT.search(path.as_posix().lower())
+    return split_named(match[1]) if match else NO_SPLIT
+
+
+def split_named(name: str) -> str:
+    """Return the split that has this name, perhaps another name of the validation split."""
+    return "validation" if name in VALIDATION else name
 
 
 def hub_rows(

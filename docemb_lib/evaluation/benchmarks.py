@@ -5,7 +5,6 @@ and as much for validation. Its document matching is the task `aan`.
 """
 
 import ast
-import json
 import logging
 import pickle
 from collections import defaultdict
@@ -17,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import Findings, Row, lines_of, read_table, well_formed
-from docemb_lib.evaluation import readers
+from docemb_lib.corpus.reader import Problems, Row, read_table, well_formed
+from docemb_lib.corpus.sources import NO_SPLIT
 from docemb_lib.evaluation.judged import make_ranking
+from docemb_lib.evaluation.readers import head_task, read_examples, source_rows
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Ranking,
@@ -31,9 +31,8 @@ from docemb_lib.evaluation.tasks import (
 
 logger = logging.getLogger(__name__)
 
-SHARE = 0.2  # of each class drawn for test, and as much for validation
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
-LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
+LISTS = "gt"  # the lists of similar articles, a pickle
 # The types of the published lists. Unpickling may call any function, so `PlainUnpickler` admits
 # these alone. They are built in: a pickle may set attributes of what it builds, and these refuse.
 PLAIN: dict[str, type] = {
@@ -53,24 +52,32 @@ class Benchmark(NamedTuple):
 
     hub: str | None = None  # id of the data set on a hub
     config: str | None = None  # the configuration of the data set, or the subfolder of a copy
-    text: str = "text"  # the name of the field
-    label: tuple[str, ...] = ("label",)  # its names in different layouts
-    files: tuple[str, ...] = ()  # pairs: train, validation, test; similar articles: articles, lists
+    texts: Sequence[Sequence[str]] = (("text",),)  # the fields of the texts of an example
+    label: Sequence[str] = ("label",)  # the names of its field in different layouts
+    files: Sequence[str] = ()  # pairs: train, validation, test; similar articles: articles, lists
     size: int | None = None  # documents in Table 1 of the SimDE paper; None: a task of the thesis
+
+
+def pair_files(name: str) -> Benchmark:
+    """Return pairs in three files without a header; the columns are 0 or 1, and two texts."""
+    files = [name.format(split) for split in ("train", "dev", "test")]
+    return Benchmark(texts=(("1",), ("2",)), label=("0",), files=files)
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     "arxiv": Benchmark("ccdv/arxiv-classification", "no_ref"),
     "imdb": Benchmark("stanfordnlp/imdb", "plain_text"),
-    "aan": Benchmark(files=("train_cite.csv", "dev_cite.csv", "test_cite.csv")),
-    "oc": Benchmark(files=("train_ai2_ab.csv", "dev_ai2_ab.csv", "test_ai2_ab.csv")),
-    "s2orc": Benchmark(files=("train_ai2_gorc.csv", "dev_ai2_gorc.csv", "test_ai2_gorc.csv")),
-    "pan": Benchmark(files=("pla_train.csv", "pla_dev.csv", "pla_test.csv")),
+    "aan": pair_files("{}_cite.csv"),
+    "oc": pair_files("{}_ai2_ab.csv"),
+    "s2orc": pair_files("{}_ai2_gorc.csv"),
+    "pan": pair_files("pla_{}.csv"),
     "wines": Benchmark(files=("wines.txt", LISTS)),
     "games": Benchmark(files=("video_games.txt", LISTS)),
-    "fakenews": Benchmark(text="content", label=("type", "label"), size=8_558_957),
+    "fakenews": Benchmark(texts=[["content"]], label=("type", "label"), size=8_558_957),
     "20news": Benchmark("SetFit/20_newsgroups", label=("label_text", "label"), size=18_846),
-    "arxiv-abstracts": Benchmark(text="abstract", label=("categories", "label"), size=2_162_833),
+    "arxiv-abstracts": Benchmark(
+        texts=[["abstract"]], label=("categories", "label"), size=2_162_833
+    ),
     "nyt": Benchmark(size=13_081),
     "bbcnews": Benchmark("SetFit/bbc-news", label=("label_text", "category", "label"), size=2_225),
 }
@@ -92,10 +99,28 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         raise InputError(
             f"benchmark task {name}: it is on no hub; name the folder or file that holds its data"
         )
+    files = [_published(Path(source) / file) for file in benchmark.files]
     if LISTS in benchmark.files:
-        articles, lists = (_published(Path(source) / file) for file in benchmark.files)
-        return Retrieval(name, {"test": read_similar_articles(articles, lists)})
-    task = readers.head_task(name, _examples(name, source))
+        return Retrieval(name, {"test": read_similar_articles(*files)})
+    of_paper = benchmark.size is not None
+    problems = Problems(skip_bad=of_paper)
+    rows = _pair_rows(files, problems)
+    if not files:
+        rows = source_rows(source, problems, config=benchmark.config)
+    where = f"task {name}"
+    examples = read_examples(
+        rows, problems, texts=benchmark.texts, label=benchmark.label, where=where
+    )
+    if name == "arxiv-abstracts":
+        # The archive of the first category, math of `math.CO cs.DM`: 38 classes.
+        archives = [categories.split()[0].split(".")[0] for categories in examples["label"]]
+        examples["label"] = archives
+    if not of_paper and NO_SPLIT in set(examples["split"]):
+        raise InputError(
+            f"{source}: the data of {name} name no splits ({', '.join(SPLITS)}); copy the whole "
+            "folder of the hub there"
+        )
+    task = head_task(name, examples, where=where)
     size = sum(len(texts_of_examples(data)) for data in task.splits.values())
     if benchmark.size not in (None, size):
         message = "task %s has %d documents, and the paper has %d; scores are not comparable"
@@ -103,51 +128,18 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     return task
 
 
-def _examples(name: str, source: str) -> pd.DataFrame:
-    benchmark = BENCHMARKS[name]
-    of_paper = benchmark.size is not None
-    findings = Findings(skip_bad=of_paper)
-    if benchmark.files:
-        rows = _pair_rows(Path(source), benchmark.files, findings)
-        texts: list[tuple[str, ...]] = [("first",), ("second",)]
-    else:
-        rows = readers.source_rows(source, findings, config=benchmark.config)
-        texts = [(benchmark.text,)]
-    examples = readers.read_examples(
-        rows, findings, texts=texts, label=benchmark.label, where=f"task {name}"
-    )
-    if name == "arxiv-abstracts":
-        # The archive of the first category, math of `math.CO cs.DM`: 38 classes.
-        archives = [categories.split()[0].split(".")[0] for categories in examples["label"]]
-        examples["label"] = archives
-    if (examples["split"] != readers.NO_SPLIT).all():
-        return examples
-    if not of_paper:
-        raise InputError(
-            f"{source}: the data of {name} name no splits ({', '.join(SPLITS)}); copy the whole "
-            "folder of the hub there"
-        )
-    return readers.draw_splits(examples, share=SHARE, seed=0, where=source)
-
-
-def _pair_rows(folder: Path, names: Sequence[str], findings: Findings) -> Iterator[tuple[str, Row]]:
-    """Yield rows of 0 or 1, the first text and the second; there is a file for each split."""
-    for split, name in zip(SPLITS, names, strict=True):
-        file = _published(folder / name)
-        for row in read_table(file, findings, delimiter=",", named=False):
-            values = [*row.fields.values()]
-            with findings.collecting():
-                if len(values) != 3 or values[0].strip() not in ("0", "1"):
-                    problem = f"the row must be 0 or 1 and two texts, but it is {values!r:.40}"
-                    raise InputError(f"{row.where}: {problem}; look for a shifted column")
-                label, first, second = (value.replace(SEPARATOR, " ") for value in values)
-                yield split, row._replace(fields={"label": label, "first": first, "second": second})
+def _pair_rows(files: Sequence[Path], problems: Problems) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a file for each split."""
+    for split, file in zip(SPLITS, files, strict=True):
+        for row in read_table(file, problems, delimiter=",", named=False):
+            fields = {name: text.replace(SEPARATOR, " ") for name, text in row.fields.items()}
+            yield split, row._replace(fields=fields)
 
 
 def _published(file: Path) -> Path:
-    """Return a published file, its packed copy, or the JSON in its place."""
-    copies = (file.with_name(f"{file.name}{ending}") for ending in ("", ".gz", ".json"))
-    return next(filter(Path.is_file, copies), file)
+    """Return a published file, or its packed copy."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if packed.is_file() else file
 
 
 def missing_files(name: str, source: str) -> list[str]:
@@ -173,11 +165,11 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
         present = [target for target in targets if target in texts and target != title]
         missing += len(targets) - len(present)
         if title in texts and present:
-            links[title] = present
+            links[title] = dict.fromkeys(present, 1)
     if missing or len(links) < len(lists):
         message = "%s: without an article, %d of %d lists and %d relevant titles are left out"
         logger.warning(message, relevance, len(lists) - len(links), len(lists), missing)
-    return make_ranking(texts, links)
+    return make_ranking(texts, texts, links, str(articles))
 
 
 def read_articles(file: Path) -> dict[str, str]:
@@ -187,10 +179,10 @@ def read_articles(file: Path) -> dict[str, str]:
     Sour."`; a section without a text is left out. Raises InputError for any other row and for a
     second article of a title.
     """
-    findings = Findings()
+    problems = Problems()
     texts: dict[str, str] = {}
-    for row in read_table(file, findings, delimiter=","):
-        with findings.collecting():
+    for row in read_table(file, problems, delimiter=","):
+        with problems.collecting():
             try:
                 title, literal = row.fields.values()
                 sections = ast.literal_eval(literal)
@@ -204,7 +196,7 @@ def read_articles(file: Path) -> dict[str, str]:
                 problem = f"the title {title!r} stands in an earlier row too"
                 raise InputError(f"{row.where}: {problem}; rename or delete one")
             texts[title] = well_formed(" ".join(parts))
-    findings.end(file)
+    problems.end(file)
     return texts
 
 
@@ -220,23 +212,17 @@ class PlainUnpickler(pickle.Unpickler):
 def read_relevance(file: Path) -> dict[str, list[str]]:
     """Return for each title the titles to retrieve, each once; inner mappings are lists with votes.
 
-    Raises InputError for what is no pickle of plain containers, nor JSON, of this form.
+    Raises InputError for what is no pickle of plain containers of this form.
     """
+    lists = {}
     try:
         with file.open("rb") as stream:
-            is_json = file.suffix == ".json"
-            data = json.loads("".join(lines_of(file))) if is_json else PlainUnpickler(stream).load()
-        lists = {}
-        for title, targets in data.items():
-            ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
-            if isinstance(targets, str) or not all(isinstance(t, str) for t in (title, *ordered)):
-                raise TypeError(f"{title!r:.40} has no list of titles")
-            lists[title] = list(dict.fromkeys(ordered))
+            for title, targets in PlainUnpickler(stream).load().items():
+                ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
+                lists[title] = list(dict.fromkeys(ordered))
     except Exception as error:  # a broken pickle may raise anything
-        raise InputError(
-            f"{file}: the lists are refused ({str(error) or type(error).__name__}); "
-            f"write {LISTS}.json, a mapping from titles to lists of titles"
-        ) from error
+        problem = f"the lists are refused ({str(error) or type(error).__name__})"
+        raise InputError(f"{file}: {problem}; copy the published file again") from error
     return lists
 
 
@@ -263,15 +249,15 @@ def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
     over_384 is the percentage of the documents with more tokens than SBERT reads in the thesis.
     lengths: `split` and `n_structural_tokens`, see `task_lengths`.
     """
-    rows = []
+    rows: list[tuple[str, str, float]] = []
     for split, data in task.splits.items():
-        statistics: dict[str, float]
         if isinstance(data, Ranking):
-            statistics = {"documents": len(data.texts), "queries": len(data.queries)}
-            statistics["relevant_mean"] = float(np.mean([*map(len, data.relevant)]))
+            rows.append((split, "documents", len(data.texts)))
+            rows.append((split, "queries", len(data.queries)))
+            rows.append((split, "relevant_mean", float(np.mean([*map(len, data.relevant)]))))
         else:
-            statistics = {"examples": len(data.labels), "classes": len(set(data.labels))}
+            rows.append((split, "examples", len(data.labels)))
+            rows.append((split, "classes", len(set(data.labels))))
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
-        statistics["over_384"] = 100 * float((tokens > 384).mean())
-        rows += [(split, name, value) for name, value in statistics.items()]
+        rows.append((split, "over_384", 100 * float((tokens > 384).mean())))
     return pd.DataFrame(rows, columns=["split", "statistic", "value"])

@@ -23,12 +23,12 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.document import Document
-from docemb_lib.corpus.rows import visible_files
+from docemb_lib.corpus.reader import visible_files
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.judged import retrieval_task
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.readers import labelled_task
+from docemb_lib.evaluation.readers import files_by_split, labelled_task
 from docemb_lib.evaluation.reading import cut
 from docemb_lib.evaluation.tasks import (
     SPLITS,
@@ -51,6 +51,7 @@ Link = tuple[Document, Document]
 
 TRAIN_SHARE = 0.6  # of the texts of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
+FILES = ("path", "queries", "relevance")  # fields of an own task
 LEAST_PAIRS = 4  # two of each class
 # The partitions of the held-out pages that each split of a profile's task is made of; by default
 # that of its own name. Runs are compared on the pages of `train`: heads by cross-validation there,
@@ -110,25 +111,23 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     task = _own_settings(name, settings)
     if task:
         contents = {}
-        for field in ("path", "queries", "relevance"):
-            given = getattr(task, field)
-            for split, place in (given if isinstance(given, dict) else {"": given}).items():
-                if place and not place.exists():
+        for field in FILES:
+            for split, place in files_by_split(getattr(task, field) or {}).items():
+                if not place.exists():
                     problem = f"{place} is no file; name the one that holds the data"
                     raise InputError(f"evaluation.own_tasks: {name}: {problem}")
-                contents[f"{field} {split}"] = place and _contents(place)
-        fields = task.model_dump_json(exclude={"path", "queries", "relevance"})
-        return f"{fields} {contents}"
+                contents[f"{field} {split}"] = _contents(place)
+        return f"{task.model_dump_json(exclude={*FILES})} {contents}"
     if name not in BENCHMARKS:
         return None
-    source = _place(name, settings) or BENCHMARKS[name].hub
-    place = Path(source or "")
-    return f"{name} {_contents(place) if source and place.exists() else source}"
+    source = _place(name, settings) or BENCHMARKS[name].hub or ""
+    place = Path(source)
+    return f"{name} {_contents(place) if place.exists() else source}"
 
 
 def _contents(place: Path) -> str:
     """Return a hash of a file, or of the visible files of a folder."""
-    return files_fingerprint([(place, visible_files(place) if place.is_dir() else [place])])
+    return files_fingerprint(visible_files(place) if place.is_dir() else [place])
 
 
 def splits_to_score(name: str, evaluation: Evaluation) -> list[str]:
@@ -242,10 +241,7 @@ def _see_also_pairs(
                 taken |= {page.id, target.id}
                 links.append((page, target))
 
-    def related(a: Document, b: Document) -> bool:
-        return a.id == b.id or b.id in a.see_also or a.id in b.see_also
-
-    return _balanced_pairs(links, related, rng)
+    return _balanced_pairs(links, rng)
 
 
 def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
@@ -254,21 +250,19 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
     limit: counts halves.
     """
     halves = []
-    page_of: dict[str, str] = {}  # the id of the page of each half, by that of the half
     for page in pages:
         pieces = cut(page.text, 2)
         if len(pieces) == 2:
             start, end = map(str.strip, pieces)
-            first = page._replace(id=f"{page.id}, first half", text=start)
-            second = page._replace(id=f"{page.id}, second half", text=end)
+            second = page._replace(id=f"{page.id}, second half", text=end, see_also=())
+            first = page._replace(id=f"{page.id}, first half", text=start, see_also=(second.id,))
             halves.append((first, second))
-            page_of |= {first.id: page.id, second.id: page.id}
     halves = halves[: limit // 2]
     size = Counter(first.source for first, _ in halves)
     for i, (first, second) in enumerate(halves):
         if size[first.source] == 1:  # a page that is alone in its source is paired with others such
             halves[i] = (first._replace(source=""), second._replace(source=""))
-    return _balanced_pairs(halves, lambda a, b: page_of[a.id] == page_of[b.id], rng)
+    return _balanced_pairs(halves, rng)
 
 
 def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Ranking:
@@ -297,11 +291,7 @@ BUILDERS: Mapping[str, tuple[type[Task], Build]] = {
 }
 
 
-def _balanced_pairs(
-    positives: Sequence[Link],
-    related: Callable[[Document, Document], bool],
-    rng: np.random.Generator,
-) -> LabelledPairs:
+def _balanced_pairs(positives: Sequence[Link], rng: np.random.Generator) -> LabelledPairs:
     """Return each positive pair (1), then its first page with an unrelated second page (0).
 
     Unrelated pages are drawn from the second pages of the same source by a matching, so that every
@@ -314,7 +304,8 @@ def _balanced_pairs(
     def may_pair(i: int, j: int) -> bool:
         first, second = positives[i]
         other = positives[j][1]
-        return second.text != other.text and not related(first, other)
+        related = first.id == other.id or other.id in first.see_also or first.id in other.see_also
+        return second.text != other.text and not related
 
     by_source = defaultdict(list)
     for i, (page, _) in enumerate(positives):

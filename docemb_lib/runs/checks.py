@@ -10,47 +10,51 @@ from math import inf
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
-from docemb_lib.settings.profile import Profile, local_config, width
+from docemb_lib.runs.identity import RunIdentity
+from docemb_lib.runs.stages import Corpus
+from docemb_lib.settings.profile import local_config, width
 from docemb_lib.settings.projections import check_widths
 from docemb_lib.settings.sections import NO_PAIRS
 
 
-def check_training(profile: Profile, *, self_supervised: bool) -> None:
-    """Check that documents, batches, dropout, teachers and projections fit each other.
+def dropout_of(run: RunIdentity) -> float | None:
+    """The dropout of the student while it is trained, None for that of its checkpoint.
 
-    self_supervised: the student learns from pairs of texts, without teachers. Raises InputError.
+    Learning from pairs of texts may have another one than learning from teachers.
     """
+    of_pairs = run.profile.simde.dropout
+    if run.self_supervised and of_pairs is not None:
+        return of_pairs
+    return run.profile.student.dropout
+
+
+def check_training(run: RunIdentity) -> None:
+    """Check that documents, batches, dropout, teachers and projections of a student fit each other.
+
+    Raises InputError.
+    """
+    profile = run.profile
     p = profile.parameters
-    if self_supervised:
-        profile.simde.training.check_fills_a_batch(p.documents, "simde.training")
-        dropout = profile.simde.dropout
-        if dropout is None:
-            dropout = profile.student.dropout
-        if p.pairs == "dropout" and dropout == 0:
+    if run.self_supervised:
+        run.training.check_fills_a_batch(p.documents, "simde.training")
+        if p.pairs == "dropout" and dropout_of(run) == 0:
             raise InputError(NO_PAIRS)
         return
 
-    profile.training.check_fills_a_batch(p.documents)
-    if p.contextual_teacher is None:
-        return
+    run.training.check_fills_a_batch(p.documents)
     student_width = width(profile.student.model)
-    if student_width is not None:  # of a model that is not loaded it may be unknown
+    # The width of a model that is not loaded may be unknown.
+    if p.contextual_teacher is not None and student_width is not None:
         teacher_width = profile.contextual_teachers.width(p.contextual_teacher)
-        f, g = p.student_projection, p.contextual_projection
-        check_widths(f, student_width, g, teacher_width, teacher="contextual")
-    # A batch of B documents has B - 1 canonical correlations; `cca:10` sums the first ten.
-    size = profile.training.batch_size
-    number = p.contextual_loss.partition(":")[2]
-    if number.isdecimal() and int(number) >= size:
-        few = (
-            f"{p.contextual_loss} needs more correlations than the {size - 1} of a batch of {size}"
-        )
-        mend = f"raise training.batch_size far above {number}"
-        raise InputError(f"contextual_loss: {few}; {mend}")
+        check_widths(p.student_projection, student_width, p.contextual_projection, teacher_width)
 
 
-def check_layers(profile: Profile) -> None:
-    """Check that the encoder has the layers that the student keeps. Raises InputError."""
+def check_student(run: RunIdentity, corpus: Corpus) -> None:
+    """Check that the encoder has the layers, and the corpus the documents, that the student needs.
+
+    Of a corpus that is not built, the numbers that the profile asks for count. Raises InputError.
+    """
+    profile = run.profile
     student = profile.student
     layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
     if max(student.layers or [0]) >= layers:
@@ -58,24 +62,13 @@ def check_layers(profile: Profile) -> None:
         mend = "name some of these, or null for all"
         raise InputError(f"student.layers: got {student.layers}, but {problem}; {mend}")
 
-
-def check_documents(
-    profile: Profile, built_documents: int | None, *, has_lexical_half: bool
-) -> None:
-    """Check that the corpus has the documents to train on, and to fit a lexical half on.
-
-    built_documents: number of documents in the train split of a corpus that is built; None: it is
-    not built, and the numbers that the profile asks for count. Raises InputError.
-    """
+    settings = profile.corpus
+    available = (settings.documents or inf) - settings.validation - settings.tasks
+    if corpus.is_built:
+        available = len(corpus.split("train"))
     asked = {"documents": profile.parameters.documents}
-    if has_lexical_half:
-        asked["student.lexical"] = profile.student.lexical
-    available: float
-    if built_documents is None:
-        corpus = profile.corpus
-        available = (corpus.documents or inf) - corpus.validation - corpus.tasks
-    else:
-        available = built_documents
+    if run.has_lexical_half:
+        asked["student.lexical"] = student.lexical
     for name, number in asked.items():
         if number > available:
             held = "those of corpus.validation and corpus.tasks"

@@ -151,13 +151,11 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str |
     if not (root / "notebooks").is_dir():
         mend = "workers need a file system that they share with the sweep"
         return f"does not see {root / 'notebooks'}; {mend}"
-    actual = signature()
-    for name in sorted({*actual, *expected}):
-        here = actual.get(name, "missing")
-        wanted = expected.get(name, "missing")
-        if here != wanted:
-            mend = "make them the same there and start the workers anew"
-            return f"has {name} {here}, the sweep has {wanted}; {mend}"
+    differing = sorted(signature().items() - expected.items())
+    if differing:
+        name, here = differing[0]
+        mend = "make them the same there and start the workers anew"
+        return f"has {name} {here}, the sweep has {expected.get(name)}; {mend}"
     return None
 
 
@@ -178,21 +176,19 @@ def _environment(count: int) -> dict[str, str]:
     """
     from dask.system import CPU_COUNT
 
-    threads = str(max(1, CPU_COUNT // count))
     defaults = {
-        **dict.fromkeys(THREADS, threads),
+        **dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))),
         **ENVIRONMENT,
         "CUDA_VISIBLE_DEVICES": ",".join(_gpus()),
     }
-    return {name: os.environ.get(name, value) for name, value in defaults.items()}
+    return {**defaults, **os.environ}
 
 
 def _gpus() -> list[str]:
     """The visible GPUs, named as in CUDA_VISIBLE_DEVICES."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible == "":
-        return []
     import torch
 
     count = torch.cuda.device_count()
-    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [str(number) for number in range(count)]
+    return names[:count]

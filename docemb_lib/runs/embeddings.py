@@ -10,7 +10,7 @@ N: texts; D: width of an embedding.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -107,14 +107,9 @@ def _write(model: Embedder, texts: list[str], folder: Path) -> None:
 def _rows_of(kind: str, root: Path | None) -> Mapping[str, np.ndarray]:
     """The embeddings of all artefacts of a kind, (D,) each, by the digests of their texts."""
     rows: dict[str, np.ndarray] = {}
-    for folder in _whole_folders(shelf_of(kind, root)):
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        vectors = np.load(folder / ROWS, mmap_mode="r")
-        rows.update(zip(manifest["inputs"]["texts"], vectors, strict=True))
-    return rows
-
-
-def _whole_folders(shelf: Path) -> Iterator[Path]:
-    for folder in sorted(shelf.glob("*")):
+    for folder in sorted(shelf_of(kind, root).glob("*")):
         if not folder.suffix and is_whole(folder):  # `.partial`: not published yet
-            yield folder
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            vectors = np.load(folder / ROWS, mmap_mode="r")
+            rows.update(zip(manifest["inputs"]["texts"], vectors, strict=True))
+    return rows

@@ -22,8 +22,7 @@ import os
 import re
 import shutil
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,7 @@ from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.files import fingerprint_of
 from docemb_lib.runs import records
 from docemb_lib.runs.identity import RunIdentity
-from docemb_lib.runs.records import COMPARISON, EXECUTED, FAILED
+from docemb_lib.runs.records import EXECUTED, FAILED
 from docemb_lib.runs.store import PARTIAL, locked, outputs, publish, relative
 from docemb_lib.settings.files import find_root
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 NOTEBOOK = "notebook.ipynb"
 BY_HAND = ".by-hand"
-CONFLICT = re.compile(r"^(<<<<<<<|>>>>>>>) ", re.MULTILINE)  # a line that git leaves
 
 
 class RunError(RuntimeError):
@@ -51,8 +49,8 @@ class RunError(RuntimeError):
 class RunFolder(RunIdentity):
     """A run and its folder."""
 
-    # Of a run that is executed once more to show others beside itself: the keys of all of them.
-    compared: tuple[str, ...] = ()
+    # The keys of other runs that the notebook of this one must show beside it.
+    beside: tuple[str, ...] = ()
 
     @property
     def source(self) -> Path:
@@ -66,26 +64,18 @@ class RunFolder(RunIdentity):
         The prose of the notebook does not count. Raises InputError for a damaged notebook, and
         where files of the profile are missing.
         """
-        determined_by: dict[str, object] = {
+        determined_by = {
             "notebook": self.notebook,
             "code": code_of(self.source),
             "parameters": self.counted,
             "setting": self.setting,
         }
-        if self.compared:
-            determined_by["compared"] = list(self.compared)
         return fingerprint_of(determined_by)
 
     @property
-    def recorded(self) -> Path:
-        """The folder with the record of the run."""
-        return outputs() / "runs" / self.notebook / self.slug
-
-    @property
     def folder(self) -> Path:
-        """The folder that the run is published as, which is another one for a comparison."""
-        name = COMPARISON + self.slug if self.compared else self.slug
-        return self.recorded.with_name(name)
+        """The folder that the run is published as."""
+        return outputs() / "runs" / self.notebook / self.slug
 
     @property
     def record(self) -> records.Record | None:
@@ -95,12 +85,13 @@ class RunFolder(RunIdentity):
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has been executed with these results.
+        """Whether the run has been executed with these results, and shows the runs `beside` it.
 
         A run of which an input is missing is not done; its check names the input.
         """
         with suppress(InputError):
-            return (self.folder / NOTEBOOK).is_file() and self.record is not None
+            if (self.folder / NOTEBOOK).is_file() and self.record is not None:
+                return set(self.beside) <= {self.key, *self.record.shown}
         return False
 
     @property
@@ -133,15 +124,17 @@ def execute(run: RunFolder, *, report: Report = lambda line: None, wait: bool = 
         shutil.rmtree(run.partial, ignore_errors=True)
         run.partial.mkdir()
         try:
-            with _told_to_kernels(run):
-                parameters = {"profile": run.profile.source, **run.parameters}
-                execute_notebook(run.source, run.partial / NOTEBOOK, parameters, report)
+            os.environ[EXECUTED] = str(run.partial)  # kernels inherit it
+            parameters = {"profile": run.profile.source, **run.parameters}
+            execute_notebook(run.source, run.partial / NOTEBOOK, parameters, report)
             _check_record(run, key)
         except Exception as error:
             raise _failure(run, error) from None
         except BaseException:  # an interrupt is no failure; artefacts stay for the next execution
             shutil.rmtree(run.partial, ignore_errors=True)
             raise
+        finally:
+            del os.environ[EXECUTED]
         publish(run.partial, run.folder)
         shutil.rmtree(run.failed, ignore_errors=True)
         return True
@@ -215,64 +208,34 @@ def _check_record(run: RunFolder, key: str) -> None:
         raise RunError(f"{ended}, and check that the kernel {NAME} belongs to this environment")
 
 
-@contextmanager
-def _told_to_kernels(run: RunFolder) -> Iterator[None]:
-    """Let kernels that start in the block fill the run's folder."""
-    os.environ[EXECUTED] = json.dumps({"folder": str(run.partial), "compared": run.compared})
-    try:
-        yield
-    finally:
-        del os.environ[EXECUTED]
-
-
-def is_executed_here(run: RunFolder) -> bool:
-    """Whether this process is the kernel that executes the run; `compared` is set if so."""
-    executed = records.executed_here()
-    if executed is None:
-        return False
-    run.compared = executed.compared
-    if executed.folder == run.partial:
-        return True
-    run.compared = ()
-    return False
-
-
 def code_of(notebook: Path) -> str:
     """A hash of the code cells of a notebook, with their tags.
 
     Raises InputError for a notebook that cannot be executed with parameters.
     """
-    mend = "make it again with `docemb init` or `jupytext --sync *.py`"
     if not notebook.is_file():
+        mend = "make it again with `docemb init` or `jupytext --sync *.py`"
         raise InputError(f"{notebook}: there is no such notebook; {mend}")
     state = notebook.stat()
-    code, problem = _code_of(notebook, state.st_size, state.st_mtime_ns)
-    if problem:
-        mend = f"restore it, or give `jupytext --to ipynb {notebook.stem}.py` there"
-        raise InputError(f"{notebook}: {problem}; {mend}")
-    return code
+    return _code_of(notebook, state.st_size, state.st_mtime_ns)
 
 
 @lru_cache  # a plan asks for each of its runs
-def _code_of(notebook: Path, size: int, time: int) -> tuple[str, str]:
-    """The hash of a notebook's code, and what is wrong with the notebook, "" for a sound one.
+def _code_of(notebook: Path, size: int, time: int) -> str:
+    """The hash of a notebook's code. size, time: of the file, so that a changed one is read again.
 
-    size, time: of the file, so that a changed one is read again.
+    Raises InputError.
     """
-    text = notebook.read_text(encoding="utf-8", errors="replace")
-    marked = "git has left conflict markers (<<<<<<<) in it"
-    if CONFLICT.search(text):
-        return "", marked
+    mend = f"restore it, or give `jupytext --to ipynb {notebook.stem}.py` there"
     try:
-        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        content = json.loads(notebook.read_text(encoding="utf-8", errors="replace"))
+        cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
         code = [["".join(cell["source"]), cell["metadata"].get("tags", [])] for cell in cells]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        return "", f"this is no notebook ({type(error).__name__}: {error})"
+        problem = f"this is no notebook ({type(error).__name__}: {error})"
+        raise InputError(f"{notebook}: {problem}; {mend}") from None
     number = sum(tags.count("parameters") for _, tags in code)
-    if not code:
-        return "", "it has no cells of code"
-    if CONFLICT.search("\n".join(source for source, _ in code)):
-        return "", marked
     if number != 1:
-        return "", f"{number} cells have the tag `parameters`, and one must have it"
-    return fingerprint_of({"cells": code}), ""
+        problem = f"{number} cells have the tag `parameters`, and one must have it"
+        raise InputError(f"{notebook}: {problem}; {mend}")
+    return fingerprint_of({"cells": code})

@@ -26,6 +26,7 @@ from docemb_lib.settings.sections import (
 from docemb_lib.settings.user_code import Sources, load_class, sources_of
 
 PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
+UNCOUNTED = ("docemb", "python")  # versions that change no result
 # Parameters that count together: of the contextual loss, of pairs of texts.
 CONTEXTUAL = (
     "contextual_teacher",
@@ -210,31 +211,22 @@ class RunIdentity:
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the
         # parameters do not count.
-        excluded: dict[str, Any] = dict.fromkeys(
-            ("plan", "parameters", "notebooks", "corpus"), True
-        )
-        excluded["contextual_teachers"] = {"corpus"}
-        excluded["training"] = NOT_IN_FINGERPRINT
-        excluded["evaluation"] = {"own_tasks", "benchmarks"}
-        if not evaluation.beside:
-            excluded["evaluation"] |= {"beside"}
-        if self.self_supervised:
-            excluded["simde"] = {"training": NOT_IN_FINGERPRINT}
-        else:
-            excluded["simde"] = True
-            excluded["evaluation"] |= {"few_shot", "few_shot_table"}
-
+        excluded: dict[str, Any] = {
+            **dict.fromkeys(("plan", "parameters", "notebooks", "corpus"), True),
+            "contextual_teachers": {"corpus"},
+            "training": NOT_IN_FINGERPRINT,
+            "evaluation": {"own_tasks", "benchmarks"},
+            "simde": {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True,
+        }
         tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
-        versions = dict(installed_versions())
-        for name in ("docemb", "python"):
-            versions.pop(name, None)
+        versions = installed_versions()
         inputs: dict[str, object] = {
             "version": VERSION,
             "profile": profile.model_dump(mode="json", exclude=excluded),
             "texts": {str(n): source_inputs(s) for n, s in enumerate(profile.text_sources, 1)},
             "task": {name: task_fingerprint(name, evaluation) for name in tasks},
             "model": {name: pretrained.fingerprint(name) for name in profile.models},
-            "versions": versions,
+            "versions": {name: versions[name] for name in versions if name not in UNCOUNTED},
         }
         # A run in the precision that the machine chooses is recognised on any machine.
         precision = asked_precision()

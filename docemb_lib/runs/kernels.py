@@ -73,7 +73,17 @@ def execute_notebook(
     import papermill
 
     report("starting the notebook")
+    # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
+    module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
+    first_line = f"{module}.end_with_parent({os.getpid()})"
     with TemporaryDirectory(prefix=FOLDERS, dir=SOCKETS) as sockets:
+        manager = {
+            "transport": "ipc",
+            "connection_file": f"{sockets}/kernel.json",
+            "client_factory": f"{__name__}.{PollingClient.__name__}",
+            # The manager sends SIGTERM after half of this time.
+            "shutdown_wait_time": 2 * GRACE,
+        }
         papermill.execute_notebook(
             str(source),
             str(copy),
@@ -82,31 +92,14 @@ def execute_notebook(
             progress_bar=False,
             stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
             stderr_file=_LastLine(report),
-            **kernel_options(sockets),
+            kernel_name=NAME,
+            config=Config(KernelManager=manager),
+            extra_arguments=[
+                "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
+                f"--IPKernelApp.exec_lines={first_line}",
+            ],
         )
     _coalesce_streams(copy)
-
-
-def kernel_options(sockets: str) -> dict[str, Any]:
-    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
-    manager = {
-        "transport": "ipc",
-        "connection_file": f"{sockets}/kernel.json",
-        "client_factory": f"{__name__}.{PollingClient.__name__}",
-        # The manager sends SIGTERM after half of this time.
-        "shutdown_wait_time": 2 * GRACE,
-    }
-    # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
-    module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
-    first_line = f"{module}.end_with_parent({os.getpid()})"
-    return {
-        "kernel_name": NAME,
-        "config": Config(KernelManager=manager),
-        "extra_arguments": [
-            "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
-            f"--IPKernelApp.exec_lines={first_line}",
-        ],
-    }
 
 
 def _coalesce_streams(copy: Path) -> None:

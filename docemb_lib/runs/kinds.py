@@ -18,10 +18,10 @@ class Kind(StrEnum):
     SBERT_LEAD = "sbert-lead"  # the sum of both, which weighs the beginning more
     SBERT_WITH_PV = "sbert-with-pv"  # over chunks, beside PV
     PUBLISHED = "published"  # any other model that sentence-transformers runs
-    DM = "dm"  # contextual teachers of the profile
-    DBOW = "dbow"
-    PV = "pv"  # DM and DBOW side by side
-    CORPUS_LSA = "corpus-lsa"
+    DM = "DM"  # these four are the contextual teachers of the profile, by their names
+    DBOW = "DBOW"
+    PV = "PV"  # DM and DBOW side by side
+    CORPUS_LSA = "LSA"
     PARAGRAPH_VECTOR = "paragraph-vector"  # the Paragraph Vectors that 02_paragraph_vector trains
     TFIDF = "tf-idf"  # these four are fitted on the texts of a task
     TASK_LSA = "task-lsa"

@@ -19,7 +19,6 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import digest_of, files_of, fingerprint_of, read_json
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
-from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import (
     Similarities,
     bm25,
@@ -56,32 +55,20 @@ SIMPLEST_FIRST = (
     Identity(Kind.UNTRAINED),
     Identity(Kind.UNTRAINED, Form.ADAPTED),
 )
-# Kinds of the contextual teachers of a profile, by their names in its parameters.
-CONTEXTUAL_KINDS = {
-    "DM": Kind.DM,
-    "DBOW": Kind.DBOW,
-    "PV": Kind.PV,
-    "LSA": Kind.CORPUS_LSA,
-}
-# Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
+CONTEXTUAL_KINDS = (Kind.DM, Kind.DBOW, Kind.PV, Kind.CORPUS_LSA)
+# The lists of modules of a sentence-transformers folder, and the manifest of a student.
 MODULES = "modules.json"
-GENERAL = "config_sentence_transformers.json"
+STUDENT = "docemb.json"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
-TEXTS = 1024  # texts that a stock model sorts by length at a time
-# Files of a student that its embeddings do not depend on: of sentence-transformers, of docemb, and
-# what the training leaves.
+# Files of a student that its embeddings do not depend on: of docemb, and what the training leaves.
 NOT_IN_EMBEDDINGS = {
     *pretrained.NOT_IN_FINGERPRINT,
     MODULES,
-    GENERAL,
-    "docemb.json",
+    STUDENT,
     "history.json",
-    "projections.safetensors",
-    "head.safetensors",
+    "objective.safetensors",
 }
-# What transformers notes on the making of a file.
-NOT_IN_CONFIG = {"dtype", "transformers_version"}
 
 # N texts of a task, and the number of the first of them to fit on, None for all: not the queries
 # that are no documents. It gives embeddings (N, D), dense or sparse, or `Similarities`.
@@ -222,29 +209,17 @@ def _fingerprint(student: Path, form: Form) -> str:
     The dense half has the same before and after an adaptation, and wherever its folder lies.
     """
     if not student.is_dir():
-        return f"{student}/dense" if form == Form.DENSE else str(student)
-    mend = "restore the file"
+        return f"{student}/{form}"
     modules: list[dict[str, str]] = []
     if (student / MODULES).is_file():
-        modules = read_json(student / MODULES, mend)
-    weighted = [module["type"].endswith("WeightedTransformer") for module in modules]
-    parts: dict[str, object] = {"weighted": any(weighted)}
-    if (student / GENERAL).is_file():
-        general = read_json(student / GENERAL, mend)
-        prompts = general.get("prompts") or {}
-        parts["prompt"] = prompts.get(general.get("default_prompt_name"), "")
+        modules = read_json(student / MODULES, "restore the file")
     left_out = set(NOT_IN_EMBEDDINGS)
     if form == Form.DENSE:
-        for module in modules:
-            if module["type"].endswith("LexicalHalf"):
-                left_out.add(module["path"])
+        left_out |= {each["path"] for each in modules if each["type"].endswith("LexicalHalf")}
+    weighted = [module["type"].endswith("WeightedTransformer") for module in modules]
+    parts: dict[str, object] = {"weighted": any(weighted)}
     for file in files_of(student):
-        if file.suffix not in pretrained.IN_FINGERPRINT or left_out.intersection(file.parts):
-            continue
-        if file.name == "config.json":
-            config = read_json(student / file, mend)
-            parts[file.as_posix()] = {key: config[key] for key in config.keys() - NOT_IN_CONFIG}
-        else:
+        if file.suffix in pretrained.IN_FINGERPRINT and not left_out.intersection(file.parts):
             parts[file.as_posix()] = digest_of(student / file)
     return fingerprint_of(parts)
 
@@ -421,15 +396,7 @@ def published_model(name: str, prompt: str = "", *, pooling: str | None = None) 
         model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
         if pooling:
             model[1].pooling_mode = pooling
-        blocks = [
-            model.encode(
-                texts[start : start + TEXTS], prompt=prompt or None, show_progress_bar=False
-            )
-            for start in progress(
-                range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks"
-            )
-        ]
-        return np.concatenate(blocks).astype(np.float32)
+        return model.encode(texts, prompt=prompt or None, show_progress_bar=False)
 
     parts = ["sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt]
     if pooling:
@@ -460,7 +427,7 @@ def sbert_models(teachers: Teachers) -> SBERTModels:
 def contextual_names(profile: Profile) -> dict[Kind, str]:
     """The names of the models of the contextual teachers: `DM;100d` is DM of 100 dimensions."""
     width = profile.contextual_teachers.width
-    return {kind: f"{name};{width(name)}d" for name, kind in CONTEXTUAL_KINDS.items()}
+    return {kind: f"{kind};{width(kind)}d" for kind in CONTEXTUAL_KINDS}
 
 
 def contextual_models(teachers: Teachers) -> dict[Kind, Model]:
@@ -472,8 +439,8 @@ def contextual_models(teachers: Teachers) -> dict[Kind, Model]:
     with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= MAX_LSA_DOCUMENTS
     names = contextual_names(teachers.profile)
     return {
-        kind: teacher_model(teachers.contextual(name), kind, names[kind])
-        for name, kind in CONTEXTUAL_KINDS.items()
+        kind: teacher_model(teachers.contextual(kind), kind, names[kind])
+        for kind in CONTEXTUAL_KINDS
         if kind != Kind.CORPUS_LSA or with_lsa
     }
 

@@ -57,8 +57,8 @@ class Progress:
             self.say(f"        {error}", always=True)
 
     def _name(self, run: Run) -> str:
-        is_unclear = run.label in self.repeated or run.compared
-        return f"{run.notebook}  {run.folder.name if is_unclear else run.label}"
+        name = run.folder.name if run.label in self.repeated else run.label
+        return f"{run.notebook}  {name}{', beside the others' if run.beside else ''}"
 
 
 def already_there(runs: int, there: int) -> str:

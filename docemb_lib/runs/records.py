@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -26,10 +26,9 @@ logger = logging.getLogger(__name__)
 
 RECORD = "run.json"
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
-# The variable that tells a kernel which folder its run fills, and which runs it shows.
+# The variable that tells a kernel which folder its run fills.
 EXECUTED = "DOCEMB_EXECUTED_RUN"
 FAILED = ".failed"  # the end of the name of a failed run's folder
-COMPARISON = "comparison-"  # how the name of a run begins that is executed again to show others
 COLLAPSE_MEND = (
     "train with a structural loss beside the contextual one, or take the contextual loss infonce."
 )
@@ -50,6 +49,7 @@ class Record:
     seconds: float = 0.0
     figures: list[str] = field(default_factory=list)  # paths relative to the working folder
     student: str | None = None  # the folder of the run's student
+    shown: list[str] = field(default_factory=list)  # the keys of the runs that it stands beside
     error: str | None = None  # of a failed run, one line
     traceback: str | None = None  # of a failed run
     # Files of code of one's own, with their SHA-256.
@@ -87,13 +87,6 @@ class Record:
         return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
 
 
-class Executed(NamedTuple):
-    """What a kernel is told of the run that it executes."""
-
-    folder: Path  # the one that the run fills
-    compared: tuple[str, ...]  # the keys of the runs that it shows, see `RunFolder.compared`
-
-
 def read(folder: Path) -> Record | None:
     """The record in the folder of a run.
 
@@ -117,13 +110,13 @@ def all_records(notebook: str | None = None) -> list[Record]:
 
     In the kernel that executes a run, its record is there before the run is published.
     """
-    executed = executed_here()
-    filled = executed.folder if executed else None
+    filled = filled_here()
     records = []
     for name in [notebook] if notebook else REGISTRY:
         for file in (outputs() / "runs").glob(f"{name}/*/{RECORD}"):
             folder = file.parent
-            if _is_not_shown(folder, filled):
+            is_replaced = folder.with_name(folder.name + PARTIAL) == filled
+            if is_replaced or (folder.suffix == PARTIAL and folder != filled):
                 continue
             record = read(folder)
             if record is not None:
@@ -131,21 +124,10 @@ def all_records(notebook: str | None = None) -> list[Record]:
     return sorted(records, key=lambda record: (record.notebook, record.finished, record.key))
 
 
-def executed_here() -> Executed | None:
-    """What this process executes, if it is the kernel of an executed run."""
+def filled_here() -> Path | None:
+    """The folder that this process fills, if it is the kernel of an executed run."""
     told = os.environ.get(EXECUTED)
-    if told is None:
-        return None
-    fields = json.loads(told)
-    return Executed(Path(fields["folder"]), tuple(fields.get("compared", ())))
-
-
-def _is_not_shown(folder: Path, filled: Path | None) -> bool:
-    """Whether a folder holds no record of a run, or one that the `filled` folder replaces."""
-    if folder.name.startswith(COMPARISON):  # of a run whose record is there
-        return True
-    partial = folder.with_name(folder.name + PARTIAL)
-    return folder != filled and (folder.suffix == PARTIAL or partial == filled)
+    return None if told is None else Path(told)
 
 
 def frame(notebook: str | None = None, *, failed: bool = False) -> pd.DataFrame:

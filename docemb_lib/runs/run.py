@@ -19,11 +19,10 @@ from docemb_lib.base.progress import log_to_notebook
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
-from docemb_lib.runs.checks import check_training
+from docemb_lib.runs.checks import check_student, check_training
 from docemb_lib.runs.execution import (
     BY_HAND,
     RunFolder,
-    is_executed_here,
     publish_by_hand,
     record_of,
 )
@@ -43,7 +42,7 @@ from docemb_lib.runs.models import (
     tfidf_model,
 )
 from docemb_lib.runs.scores import Final, Scorer
-from docemb_lib.runs.stages import Corpus, Teachers, check_student
+from docemb_lib.runs.stages import Corpus, Teachers
 from docemb_lib.runs.store import PARTIAL, installed_versions, link, relative, revision
 from docemb_lib.settings.files import find_root
 from docemb_lib.settings.notebooks import REGISTRY
@@ -75,11 +74,12 @@ class Run(RunFolder):
     def __init__(self, notebook: str, profile: Profile) -> None:
         super().__init__(notebook, profile)
         self.figures: list[str] = []
+        self.shown: list[str] = []  # the keys of the runs that are recorded when it begins
         self.started = time.perf_counter()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process without what was computed in this one."""
-        return _received, (type(self), self.notebook, self.profile.fresh(), self.compared)
+        return type(self), (self.notebook, self.profile.fresh()), {"beside": self.beside}
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -104,7 +104,7 @@ class Run(RunFolder):
     @cached_property
     def scorer(self) -> Scorer:
         """The tasks, and scores of models on them."""
-        return Scorer(self.profile, self.corpus)
+        return Scorer(self.profile, self.corpus, final=self.is_final)
 
     def check(self) -> None:
         """Check everything about the run that is cheap to check, before any long work.
@@ -133,7 +133,7 @@ class Run(RunFolder):
     def check_parameters(self) -> None:
         """Check that the parameters and settings fit each other. Raises InputError."""
         if self.trains:
-            check_training(self.profile, self_supervised=self.self_supervised)
+            check_training(self)
 
     @property
     def checked_as(self) -> tuple[object, ...]:
@@ -213,29 +213,27 @@ class Run(RunFolder):
         return [*forms, *others, *self.references]
 
     @cached_property
-    def validation(self) -> Final:
-        """The run's model and the references on the sweep's tasks, on validation splits."""
-        return self._evaluate(self.models(), self.model, final=False)
+    def evaluation(self) -> Final:
+        """The run's model and the references on the run's tasks, see `evaluate`."""
+        return self.evaluate()
 
     def scores(self) -> pd.DataFrame:
-        """The tidy scores of `validation`, with low and high, the bounds of their 95% intervals."""
-        final = self.validation
+        """The tidy scores of `evaluation`, with low and high, the bounds of their 95% intervals."""
+        final = self.evaluation
         keys = ["model", "task", "metric"]
         return final.scores.merge(final.intervals[[*keys, "low", "high"]], on=keys, how="left")
 
     def evaluate(self, others: Sequence[Model] = ()) -> Final:
-        """The final evaluation, on test splits.
+        """Compare the run's model and the `others` with the references.
 
-        It compares the run's model and the `others` with the references. A student with a lexical
-        half is compared as it is used, adapted.
+        A final evaluation scores test splits, any other validation splits. It compares a student
+        with a lexical half as it is used, adapted.
         """
-        compared = self._forms.adapted or self._forms.saved
-        return self._evaluate(self.models(others), compared, final=True)
-
-    def _evaluate(self, models: list[Model], student: Model, *, final: bool) -> Final:
-        return self.scorer.evaluate(
-            models, student=student, references=self.references, final=final
-        )
+        compared = self.model
+        if self.is_final:
+            compared = self._forms.adapted or compared
+        models = self.models(others)
+        return self.scorer.evaluate(models, student=compared, references=self.references)
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
         """The numbers that the run records, of the last round of its tidy scores.
@@ -283,7 +281,7 @@ class Run(RunFolder):
         return [
             record
             for record in records.comparable(run)
-            if record.folder not in (self.recorded, self.filled)
+            if record.folder not in (self.folder, self.filled)
             and record.sources == self.of_record(record).sources
         ]
 
@@ -298,7 +296,7 @@ class Run(RunFolder):
     @cached_property
     def filled(self) -> Path:
         """The folder that tables and figures are written into, before it is published."""
-        if is_executed_here(self):
+        if records.filled_here() == self.partial:
             return self.partial
         return self.folder.with_name(self.folder.name + BY_HAND + PARTIAL)
 
@@ -385,6 +383,7 @@ class Run(RunFolder):
             metrics=numbers,
             seconds=round(time.perf_counter() - self.started, 1),
             figures=self.figures,
+            shown=self.shown,
             student=student and relative((root / student).resolve()),
             versions=installed_versions(),
             revision=revision(root),
@@ -402,12 +401,6 @@ class Run(RunFolder):
 
 def _filled(table: pd.DataFrame | None) -> pd.DataFrame:
     return pd.DataFrame() if table is None else table
-
-
-def _received(kind: type[Run], notebook: str, profile: Profile, compared: tuple[str, ...]) -> Run:
-    run = kind(notebook, profile)
-    run.compared = compared
-    return run
 
 
 def _check_loss(name: str) -> None:
@@ -439,6 +432,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     run = Run.of(notebook, profile, **given)
     run.check()
     filled, _ = run.identify()  # now: files may change while the run lasts
+    run.shown = [record.key for record in run.comparable()]
     if filled != run.partial:
         shutil.rmtree(filled, ignore_errors=True)
     return run

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import Inputs, write_text
 from docemb_lib.evaluation import protocols, scoreboard, uncertainty
@@ -23,15 +21,7 @@ from docemb_lib.evaluation.catalogue import (
     task_fingerprint,
     task_inputs,
 )
-from docemb_lib.evaluation.retrieval import METRICS
-from docemb_lib.evaluation.tasks import (
-    Classification,
-    HeadTask,
-    Retrieval,
-    Score,
-    example_lengths,
-    relevant_lengths,
-)
+from docemb_lib.evaluation.tasks import HeadTask, Retrieval, Score, Task
 from docemb_lib.evaluation.uncertainty import (
     Scores,
     decided_by,
@@ -42,35 +32,25 @@ from docemb_lib.evaluation.uncertainty import (
 from docemb_lib.runs.kinds import Form, Identity, Kind
 from docemb_lib.runs.models import SIMPLEST_FIRST, Fitted, Model, models_of_table
 from docemb_lib.runs.records import Record
-from docemb_lib.runs.stages import Corpus, sbert_of
+from docemb_lib.runs.stages import Corpus
 from docemb_lib.runs.store import cached, folder_of, is_whole
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
 
 logger = logging.getLogger(__name__)
-NUMBERS = "scores.json"  # {round: {metric, values, extra}}
-EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N); RELEVANT + round: float32 (R,)
-RELEVANT = "relevant/"
+NUMBERS = "scores.json"  # {round: [metric, values, extra]}
 SPLITS = "splits.json"
-LENGTHS = "lengths.npy"
-RELEVANT_LENGTHS = "relevant.npy"
+EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 # See outputs/published/archive/proxies.md
 NO_CHOICE = (
     "Without labels no measure chooses reliably: halves set the best of seven models first on 2 of "
     "6 labelled tasks; links between your documents would decide it (docemb evaluate)."
 )
 # Frames of `Final` that a record keeps beside the scores.
-KEPT = ("intervals", "comparison", "models", "further")
+KEPT = ("intervals", "comparison", "models")
 
 # {round: {model: {task: score}}}; the round with most training examples comes last.
 Rounds = dict[str, Scores]
-
-
-class TaskLengths(NamedTuple):
-    """Tokens of the test split of a task."""
-
-    examples: np.ndarray  # (N,), see `example_lengths`
-    relevant: np.ndarray  # (2, R), see `relevant_lengths`
 
 
 class Final(NamedTuple):
@@ -87,9 +67,6 @@ class Final(NamedTuple):
     # and name make the label; the fingerprint identifies the artefacts of the scores.
     models: pd.DataFrame
     student: str  # the label of the model that is compared with each reference
-    # As `comparison`, by each further metric that has a result for each example; corrected for the
-    # tests of one metric
-    further: pd.DataFrame = pd.DataFrame()
 
     @classmethod
     def of_record(cls, record: Record, student: str) -> Self:
@@ -224,16 +201,19 @@ class Final(NamedTuple):
 
 
 class Scorer:
-    """The tasks of a profile, and the scores of models on them.
+    """Tasks of a profile, and the scores of models on them; each model is scored once on a task.
 
-    Each model is scored once on each task. In all methods, `final` means the tasks of the final
-    evaluation on their test splits. Otherwise the tasks of a sweep are scored on their validation
-    splits, so that no choice between runs depends on a test split.
+    final: the tasks of the final evaluation on their test splits. Otherwise those of a sweep on
+    their validation splits, so that no choice between runs depends on a test split.
     """
 
-    def __init__(self, profile: Profile, corpus: Corpus) -> None:
+    def __init__(self, profile: Profile, corpus: Corpus, *, final: bool) -> None:
         self.profile = profile
         self.corpus = corpus
+        self.final = final
+        self.settings = profile.evaluation
+        self.split = "test" if final else "validation"
+        self.names = self.settings.tasks if final else self.settings.sweep_tasks
         self.task = cache(lambda name: profile_task(profile, name, lambda: corpus.split("tasks")))
         self._task_inputs = cache(
             lambda name: task_inputs(profile, name, lambda: corpus.fingerprint)
@@ -241,60 +221,45 @@ class Scorer:
 
     def with_head(self, head: HeadSettings) -> Self:
         """The same tasks with another head on the frozen embeddings."""
-        evaluation = self.profile.evaluation.model_copy(update={"head": head})
+        evaluation = self.settings.model_copy(update={"head": head})
         profile = self.profile.model_copy(update={"evaluation": evaluation})
-        return type(self)(profile, self.corpus)
+        return type(self)(profile, self.corpus, final=self.final)
 
-    def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
+    @property
+    def largest_round(self) -> str:
+        """The name of the round with most training examples."""
+        return protocols.round_name(self.settings.largest_round if self.final else None)
+
+    def by_round(self, models: Iterable[Model]) -> Rounds:
         """Scores with the answer to each example, by round.
 
         A sweep has one round, a final evaluation those of the profile.
         """
         rounds: dict[str, dict[str, dict[str, Score]]] = {}
         for model in models:
-            for task, scores in self._of_model(model, final=final).items():
+            for task, scores in self._of_model(model).items():
                 for name, score in scores.items():
                     rounds.setdefault(name, {}).setdefault(model.label, {})[task] = score
         return {**rounds}
 
-    def validation_texts(self) -> list[str]:
-        """The texts that scoring on the tasks of a sweep needs embedded, each once."""
-        texts: dict[str, None] = {}
-        for name in self._names(final=False):
-            texts |= dict.fromkeys(self._documents(name, final=False).values())
-        return list(texts)
+    def recorded(self, models: Iterable[Model], round_: str | None = None) -> Scores:
+        """The scores of those models that are scored already.
 
-    def is_scored(self, model: Model, *, final: bool = True) -> bool:
-        """Whether the model has scores on all tasks that it can be scored on, at least one."""
-        return bool(self._names_of(model, final=final)) and not self._unscored(model, final=final)
-
-    def largest_round(self, final: bool) -> str:
-        """The name of the round with most training examples."""
-        return protocols.round_name(self.profile.evaluation.largest_round if final else None)
-
-    def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
-        """Scores of heads trained on `evaluation.few_shot` examples of each class.
-
-        Columns task, model, kind, form, and those of `few_shot_scores`, on classification tasks. A
-        number beyond the smallest class of a task is left out.
+        round_: None for the largest one.
         """
-        frames = []
-        for name in self.profile.evaluation.tasks:
-            task = self.task(name)
-            if not isinstance(task, Classification):
-                continue
-            smallest = min(Counter(task.splits["train"].labels).values())
-            numbers = sorted(n for n in self.profile.evaluation.few_shot if n <= smallest)
-            if not numbers:
-                continue
-            for model in models:
-                embeddings = model.embed(task.texts("test"))
-                scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
-                frames.append(scores.assign(task=name, **_described(model)))
-        if not frames:
-            columns = ["model", "kind", "form", "task", "metric", "per_class", "value"]
-            return pd.DataFrame(columns=columns)
-        return pd.concat(frames, ignore_index=True)
+        scored = [model for model in models if self.is_scored(model)]
+        return self.by_round(scored).get(round_ or self.largest_round, {})
+
+    def is_scored(self, model: Model) -> bool:
+        """Whether the model has scores on all tasks that it can be scored on, at least one."""
+        return bool(self._names_of(model)) and not self._unscored(model)
+
+    def texts(self) -> list[str]:
+        """The texts that scoring needs embedded, each once."""
+        texts: dict[str, None] = {}
+        for name in self.names:
+            texts |= dict.fromkeys(self._documents(name).values())
+        return list(texts)
 
     def evaluate(
         self,
@@ -302,19 +267,18 @@ class Scorer:
         *,
         student: Model,
         references: Sequence[Model],
-        final: bool = True,
         metric: str = Retrieval.metric,
     ) -> Final:
-        """Score the models on the tasks of the profile, with intervals and paired tests.
+        """Score the models on the tasks, with intervals and paired tests.
 
         student: the model that is compared with each of the `references`. The other models are
         compared with the common practice, SBERT over chunks. metric: that of METRICS which decides
         on retrieval.
         """
         rounds: Rounds = {}
-        for name, scores in self.by_round(models, final=final).items():
+        for name, scores in self.by_round(models).items():
             rounds[name] = decided_by(scores, metric)
-        last = rounds[self.largest_round(final)]
+        comparison = _comparison(rounds[self.largest_round], student, references)
         rows = []
         for model in models:
             row = {
@@ -324,68 +288,22 @@ class Scorer:
                 "fitted on": model.identity.fitted_on,
             }
             rows.append(row)
-        comparison = _comparison(last, student, references)
-        further = [pd.DataFrame()]
-        for other in METRICS:
-            if other != metric:
-                on_retrieval = decided_by(last, other, alone=True)
-                further.append(_comparison(on_retrieval, student, references))
         return Final(
             scores=_with_kinds(_stacked(rounds, scoreboard.score_frame), models),
             intervals=_with_kinds(_stacked(rounds, score_intervals), models),
             comparison=_with_kinds(comparison, models),
             models=pd.DataFrame(rows),
             student=student.label,
-            further=_with_kinds(pd.concat(further, ignore_index=True), models),
         )
 
-    def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
-        """Every model's score on each task in buckets of length, with intervals; of the last round.
-
-        Columns model, kind, form, task, metric, bucket, examples, value, low, high. A length is
-        that of the example (of a pair the longer document, of retrieval the query), in tokens of
-        the structural teacher. Retrieval has further rows whose task is called `by_found(task)`:
-        there a length is that of the relevant document, and an example is a query with relevant
-        documents of this length, whose value is the mean precision at the ranks of these.
-        """
-        lengths = {task: self.lengths(task) for task in self._names(final=True)}
-        last = self.by_round(models, final=True)[self.largest_round(final=True)]
-        frames = []
-        for model in models:
-            for task, score in last.get(model.label, {}).items():
-                of_examples, (query, of_relevant) = lengths[task]
-                parts = {task: (score.per_example[score.metric], of_examples, None)}
-                if score.per_relevant is not None:
-                    parts[by_found(task)] = (score.per_relevant[None], of_relevant, query)
-                for name, (results, tokens, group) in parts.items():
-                    frame = uncertainty.by_length(results, tokens, group)
-                    frames.append(frame.assign(**_described(model), task=name, metric=score.metric))
-        return pd.concat(frames, ignore_index=True)
-
-    def lengths(self, name: str) -> TaskLengths:
-        """Tokens of the test examples of a task, in the structural teacher's, counted once."""
-        settings = self.profile.structural_teacher
-        inputs = {"tokens": pretrained.fingerprint(settings.model), **self._task_inputs(name)}
-
-        def build(folder: Path) -> None:
-            task = self.task(name)
-            tokens = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
-            np.save(folder / LENGTHS, example_lengths(task, tokens))
-            np.save(folder / RELEVANT_LENGTHS, relevant_lengths(task, tokens))
-
-        folder = cached("task-lengths", inputs, build)
-        return TaskLengths(np.load(folder / LENGTHS), np.load(folder / RELEVANT_LENGTHS))
-
-    def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
-        """Check that all tasks can be read and have the splits that are scored.
+    def check(self) -> None:
+        """Check that all tasks can be read and have the split that is scored.
 
         Raises InputError.
         """
-        asked = [(name, split) for split in splits for name in self._names(split == "test")]
-        names = {name for name, _ in asked}
         needs = []  # the files of all tasks are looked for before any is read
-        for benchmark, place in self.profile.evaluation.benchmarks.items():
-            absent = missing_files(benchmark, place) if benchmark in names else []
+        for benchmark, place in self.settings.benchmarks.items():
+            absent = missing_files(benchmark, place) if benchmark in self.names else []
             if absent:
                 needs.append(f"{benchmark} needs {', '.join(absent)} in {place}")
         if needs:
@@ -393,55 +311,56 @@ class Scorer:
             raise InputError(
                 f"evaluation.benchmarks: {'; '.join(needs)}; {mend}, or leave these tasks out"
             )
-        for name, split in asked:
-            if is_in_files(name, self.profile.evaluation):
-                self._check_split(name, split)
+        for name in self.names:
+            if is_in_files(name, self.settings):
+                self._check_split(name)
 
-    def _check_split(self, name: str, split: str) -> None:
-        """Raise InputError for a task in files that cannot be scored on a split.
+    def _check_split(self, name: str) -> None:
+        """Raise InputError for a task in files that cannot be scored.
 
         The files are read once until they change.
         """
-        evaluation = self.profile.evaluation
+        settings = self.settings
         inputs = {
             "task": name,
-            "outline": task_fingerprint(name, evaluation),
-            "limit": evaluation.limit,
-            "folds": evaluation.folds,
+            "outline": task_fingerprint(name, settings),
+            "limit": settings.limit,
+            "folds": settings.folds,
         }
 
         def build(folder: Path) -> None:
-            write_text(folder / SPLITS, json.dumps(splits_to_score(name, evaluation)))
+            write_text(folder / SPLITS, json.dumps(splits_to_score(name, settings)))
 
         folder = cached("task", inputs, build)
-        if split not in json.loads((folder / SPLITS).read_text(encoding="utf-8")):
-            problem = f"it has no split {split}"
-            if split != "test":
-                problem += f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
+        if self.split not in json.loads((folder / SPLITS).read_text(encoding="utf-8")):
+            problem = f"it has no split {self.split}"
+            if not self.final:
+                problem += f", and cannot be cross-validated (evaluation.folds {settings.folds})"
             raise InputError(f"task {name}: {problem}; add this split, or leave the task out")
 
-    def _names(self, final: bool) -> Sequence[str]:
-        return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
-
-    def _names_of(self, model: Model, *, final: bool) -> list[str]:
+    def _names_of(self, model: Model) -> list[str]:
         """The tasks that the model can be scored on."""
-        names = list(self._names(final))
-        if model.identity.ranks_only:
-            names = [name for name in names if not isinstance(self.task(name), HeadTask)]
-        return names
+        if not model.identity.ranks_only:
+            return [*self.names]
+        return [name for name in self.names if not isinstance(self.task(name), HeadTask)]
 
-    def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
+    def _of_model(self, model: Model) -> dict[str, dict[str, Score]]:
         """The model's scores, {task: {round: score}}.
 
         A model that cannot be fitted on the texts of a task is left out of the task.
         """
-        self._embed_unscored(model, final=final)
+        if not isinstance(model.embedder, Fitted):  # it embeds the texts of all tasks together
+            texts: list[str] = []
+            for name in self._unscored(model):
+                texts += self._documents(name).values()
+            if texts:
+                model.embed(texts)
         scores = {}
-        for name in self._names_of(model, final=final):
-            inputs = self._inputs(model, name, final=final)
-            build = partial(self._write, model, name, final=final)
+        for name in self._names_of(model):
             try:
-                folder = cached("scores", inputs, build)
+                folder = cached(
+                    "scores", self._inputs(model, name), partial(self._write, model, name)
+                )
             except InputError as error:
                 if not isinstance(model.embedder, Fitted):
                     raise
@@ -450,119 +369,81 @@ class Scorer:
             scores[name] = read_scores(folder)
         return scores
 
-    def _embed_unscored(self, model: Model, *, final: bool) -> None:
-        """Embed the documents of all tasks without a score together.
-
-        Nothing is done for a model that is fitted on each task.
-        """
-        if isinstance(model.embedder, Fitted):
-            return
-        texts: list[str] = []
-        for name in self._unscored(model, final=final):
-            texts += self._documents(name, final=final).values()
-        if texts:
-            model.embed(texts)
-
-    def _write(self, model: Model, name: str, folder: Path, *, final: bool) -> None:
-        """Score the model on a task."""
-        texts = list(self._documents(name, final=final).values())
-        task = self.task(name)
-        fitted = None
-        if not isinstance(task, HeadTask):
-            fitted = len(set(task.splits["test" if final else "validation"].pool))
-        write_scores(folder, self._score(name, model.on_texts(texts, fitted), final=final))
-
-    def _unscored(self, model: Model, *, final: bool) -> list[str]:
+    def _unscored(self, model: Model) -> list[str]:
         return [
             name
-            for name in self._names_of(model, final=final)
-            if not is_whole(folder_of("scores", self._inputs(model, name, final=final)))
+            for name in self._names_of(model)
+            if not is_whole(folder_of("scores", self._inputs(model, name)))
         ]
 
-    def _inputs(self, model: Model, name: str, *, final: bool) -> Inputs:
-        protocol = {"rounds"} if final else {"limit", "folds"}
-        settings = self.profile.evaluation.model_dump(
-            include={"head", "seeds", "map_at", *protocol}
-        )
+    def _inputs(self, model: Model, name: str) -> Inputs:
+        protocol = {"rounds"} if self.final else {"limit", "folds"}
+        settings = self.settings.model_dump(include={"head", "seeds", "map_at", *protocol})
         return {"model": model.fingerprint, **self._task_inputs(name), **settings}
 
-    def _documents(self, name: str, *, final: bool) -> dict[str, str]:
+    def _documents(self, name: str) -> dict[str, str]:
         """The texts that scoring needs embedded, by the ids of their documents."""
         task = self.task(name)
-        if final:
-            return task.documents("test")
-        if isinstance(task, HeadTask):
-            cut = protocols.for_validation(task, self.profile.evaluation.limit)
+        if isinstance(task, HeadTask) and not self.final:
+            cut = protocols.for_validation(task, self.settings.limit)
             return protocols.validation_documents(cut)
-        return task.documents("validation")
+        return task.documents(self.split)
 
-    def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
+    def _write(self, model: Model, name: str, folder: Path) -> None:
+        """Score the model on a task."""
+        task = self.task(name)
+        texts = list(self._documents(name).values())
+        fitted = None
+        if not isinstance(task, HeadTask):
+            fitted = len(set(task.splits[self.split].pool))
+        write_scores(folder, self._score(task, model.on_texts(texts, fitted)))
+
+    def _score(self, task: Task, embeddings: Any) -> dict[str, Score]:
         """The score of a task in every round.
 
         embeddings: (N, D), row i belongs to document i of `_documents`, or `Similarities` for
         retrieval.
         """
-        task = self.task(name)
-        evaluation = self.profile.evaluation
-        limits = evaluation.rounds if final else [None]
+        settings = self.settings
+        head = settings.head
+        limits = settings.rounds if self.final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
-            split = "test" if final else "validation"
-            return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
-        seeds = evaluation.seeds
-        if final:
+            return dict.fromkeys(rounds, task.score(embeddings, self.split, top=settings.map_at))
+        if self.final:
             return protocols.final_scores(
-                task, embeddings, rounds=rounds, head=evaluation.head, seeds=seeds
+                task, embeddings, rounds=rounds, head=head, seeds=settings.seeds
             )
-        cut = protocols.for_validation(task, evaluation.limit)
+        cut = protocols.for_validation(task, settings.limit)
         score = protocols.validation_score(
-            cut, embeddings, head=evaluation.head, seeds=seeds, folds=evaluation.folds
+            cut, embeddings, head=head, seeds=settings.seeds, folds=settings.folds
         )
         return dict.fromkeys(rounds, score)
-
-
-def by_found(task: str) -> str:
-    """What `ScoreStage.by_length` calls a task by the length of the documents to find."""
-    return f"{task}, length of the document to find"
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
     numbers = {}
-    examples: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for name, score in by_round.items():
-        numbers[name] = {
-            "metric": score.metric,
-            "values": score.values,
-            "extra": dict(score.extra),
-        }
-        for metric, answers in score.per_example.items():
-            examples[f"{name}/{metric}"] = answers
-        if score.per_relevant is not None:
-            examples[RELEVANT + name] = score.per_relevant
+        numbers[name] = [score.metric, score.values, dict(score.extra)]
+        for metric, results in score.per_example.items():
+            answers[f"{name}/{metric}"] = results
     write_text(folder / NUMBERS, json.dumps(numbers))
-    np.savez_compressed(folder / EXAMPLES, **examples)
+    np.savez_compressed(folder / EXAMPLES, **answers)
 
 
 def read_scores(folder: Path) -> dict[str, Score]:
     """{round: score}, as `write_scores` wrote them."""
-    scores = {}
     numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    answers: dict[str, dict[str, np.ndarray]] = {name: {} for name in numbers}
     with np.load(folder / EXAMPLES) as stored:
-        for name, score in numbers.items():
-            start = f"{name}/"
-            answers = {
-                key.removeprefix(start): stored[key]
-                for key in stored.files
-                if key.startswith(start)
-            }
-            scores[name] = Score(
-                score["metric"],
-                tuple(score["values"]),
-                score["extra"],
-                answers,
-                stored.get(RELEVANT + name),
-            )
+        for key, results in stored.items():
+            name, _, metric = key.partition("/")
+            answers[name][metric] = results
+    scores = {}
+    for name, (metric, values, extra) in numbers.items():
+        scores[name] = Score(metric, tuple(values), extra, answers[name])
     return scores
 
 

@@ -8,12 +8,12 @@ finished artefact is fast.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,14 +21,9 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import Inputs
 from docemb_lib.corpus.build import build_corpus, digest
-from docemb_lib.corpus.sources import (
-    CountTokens,
-    read_documents,
-    source_fingerprint,
-)
-from docemb_lib.runs.checks import check_documents, check_layers
+from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.sources import CountTokens, read_documents, source_fingerprint
 from docemb_lib.runs.embeddings import embed_once, teacher_embedder
-from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.store import cached, folder_of, is_whole
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
@@ -106,7 +101,20 @@ class Corpus:
             "held out by": source_fingerprint(self.profile.corpus),
             "student": pretrained.fingerprint(self.profile.student.model),
         }
-        return cached("teacher-corpus", inputs, self._write_for_teachers, resumable=True)
+
+        def build(folder: Path) -> None:
+            # Documents are compared as the students' corpus compares them, so that no held-out
+            # document has a copy here.
+            words = _copy_words(self.profile.corpus)
+            held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
+            documents = (
+                document
+                for document in read_documents(source, count_tokens=self._count_student)
+                if digest(document.text, words) not in held_out
+            )
+            _build(documents, source, folder, counters={}, validation=0, tasks=0)
+
+        return cached("teacher-corpus", inputs, build, resumable=True)
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
@@ -133,56 +141,15 @@ class Corpus:
             "n_student_tokens": self._count_student,
             "n_structural_tokens": count_structural,
         }
-        dataset = build_corpus(
-            read_documents(settings, count_tokens=self._count_student),
-            counters=counters,
-            validation=settings.validation,
-            tasks=settings.tasks,
-            seed=settings.seed,
-            folder=folder / PARTS,
-            copy_words=_copy_words(settings),
-        )
-        _save(dataset, folder)
-
-    def _write_for_teachers(self, folder: Path) -> None:
-        from datasets import DatasetDict
-
-        # Documents are compared as the students' corpus compares them, so that no held-out document
-        # has a copy here.
-        words = _copy_words(self.profile.corpus)
-        held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
-        settings = self.profile.contextual_teachers.corpus or self.profile.corpus
-        documents = (
-            document
-            for document in read_documents(settings, count_tokens=self._count_student)
-            if digest(document.text, words) not in held_out
-        )
-        dataset = build_corpus(
-            documents,
-            counters={},
-            validation=0,
-            tasks=0,
-            seed=settings.seed,
-            folder=folder / PARTS,
-            copy_words=_copy_words(settings),
-        )
-        _save(DatasetDict(train=dataset["train"]), folder)
+        documents = read_documents(settings, count_tokens=self._count_student)
+        sizes = {"validation": settings.validation, "tasks": settings.tasks}
+        _build(documents, settings, folder, counters=counters, **sizes)
 
     @cached_property
     def _count_student(self) -> CountTokens:
         from docemb_lib.student import count_tokens
 
         return partial(count_tokens, pretrained.resolve(self.profile.student.model))
-
-
-def check_student(run: RunIdentity, corpus: Corpus) -> None:
-    """Check that encoder and corpus have what the student needs, see `checks`.
-
-    Raises InputError.
-    """
-    check_layers(run.profile)
-    built_documents = len(corpus.split("train")) if corpus.is_built else None
-    check_documents(run.profile, built_documents, has_lexical_half=run.has_lexical_half)
 
 
 class Teachers:
@@ -238,12 +205,7 @@ class Teachers:
             model = ParagraphVector(**settings.model_dump(), seed=seed)
             model.fit_words(self.words(settings.preprocess), folder)
 
-        inputs = {
-            "words": self._words_inputs(settings.preprocess),
-            "settings": settings.model_dump(),
-            "seed": seed,
-            "versions": {"gensim": version("gensim")},
-        }
+        inputs = self._inputs("gensim", "nltk", settings=settings.model_dump(), seed=seed)
         folder = cached("paragraph-vector", inputs, build, resumable=True)
         if folder not in self._loaded:
             self._loaded[folder] = ParagraphVector.load(folder)
@@ -258,7 +220,7 @@ class Teachers:
         def build(folder: Path) -> None:
             write_words(folder, self.corpus.teacher_texts, preprocess)
 
-        return Words.open(cached("words", self._words_inputs(preprocess), build))
+        return Words.open(cached("words", self._inputs("nltk", preprocess=preprocess), build))
 
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
         """The teacher's embeddings of the first `rows` documents of a split, float32 (N, dim)."""
@@ -279,14 +241,13 @@ class Teachers:
             role: self.embeddings(teacher, split, rows) for role, teacher in self.of_student.items()
         }
 
-    def _words_inputs(self, preprocess: Preprocessing) -> Inputs:
-        return {**self._fitted_on("nltk"), "preprocess": preprocess}
-
-    def _fitted_on(self, package: str) -> Inputs:
+    def _inputs(self, *packages: str, **settings: object) -> Inputs:
+        """What a contextual teacher depends on: its corpus, these packages and its settings."""
         return {
             "corpus": self.corpus.for_teachers.name,
             "documents": self.profile.contextual_teachers.documents,
-            "versions": {package: version(package)},
+            "versions": {package: version(package) for package in packages},
+            **settings,
         }
 
     def _lsa(self) -> LSA:
@@ -295,8 +256,7 @@ class Teachers:
         def build(folder: Path) -> None:
             LSA(dim=dim).fit(self.corpus.teacher_texts).save(folder)
 
-        inputs = {**self._fitted_on("scikit-learn"), "dim": dim}
-        return LSA.load(cached("lsa", inputs, build))
+        return LSA.load(cached("lsa", self._inputs("scikit-learn", dim=dim), build))
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
@@ -320,10 +280,20 @@ def _texts(documents: Dataset, rows: int | None) -> Sequence[str]:
     return documents["text"]
 
 
-def _save(dataset: DatasetDict, folder: Path) -> None:
-    """Save the data set, then remove the parts that it was made of."""
-    from datasets import disable_progress_bars
+def _build(
+    documents: Iterable[Document], settings: TextSource, folder: Path, **options: Any
+) -> None:
+    """Save these documents as a data set; `options` are those of `build_corpus`."""
+    from datasets import DatasetDict, disable_progress_bars
 
+    splits = build_corpus(
+        documents,
+        seed=settings.seed,
+        folder=folder / PARTS,
+        copy_words=_copy_words(settings),
+        **options,
+    )
     disable_progress_bars()  # as widgets, they would be blank in a saved notebook
-    dataset.save_to_disk(str(folder / DATASET))
+    filled = {name: split for name, split in splits.items() if len(split)}
+    DatasetDict(filled).save_to_disk(str(folder / DATASET))
     shutil.rmtree(folder / PARTS)

@@ -11,7 +11,7 @@ running cluster. Each executes a run in a kernel of its own. What follows when a
 
 The same command continues, since finished runs and artefacts are recognised. When all runs of a
 grid have ended, its first finished run is executed once more, which trains nothing, to show all of
-them. A grid goes without where a single run of its notebook follows in the plan.
+them, unless it does. A grid goes without where a single run of its notebook follows in the plan.
 """
 
 from __future__ import annotations
@@ -330,9 +330,9 @@ def _missing_comparisons(
 
 
 def comparison_of(runs: Sequence[Run]) -> Run:
-    """The first of these runs, to be executed once more beside all of them."""
+    """The first of these runs, which is done when it shows all of them."""
     comparison = Run(runs[0].notebook, runs[0].profile)
-    comparison.compared = tuple(run.key for run in runs)
+    comparison.beside = tuple(run.key for run in runs)
     return comparison
 
 

@@ -149,7 +149,7 @@ def in_figure(run: Run, source: str) -> Compared:
             name = label if is_own else baseline_label(model.kind, model.form)
             if name is not None:
                 models[name] = model
-    scores = _scores_of(run, models, run.scorer.largest_round(False), final=False)
+    scores = _scores_of(run, models)
     return Compared(rows_of(figure), scores, is_of_thesis(run.profile))
 
 
@@ -168,7 +168,7 @@ def in_table(
         rows = rows[rows["task"] == task]
     values = rows.groupby("model")[["value"]].mean()
     tasks = [task] if task else thesis_tasks()[metric]
-    scores = _scores_of(run, finals.models, round_, final=True)
+    scores = _scores_of(run, finals.models, round_)
     if metric in METRICS:
         scores = decided_by(scores, metric, alone=True)
     of_tasks = {}
@@ -188,15 +188,11 @@ def in_paper(run: Run, final: Final, *, round_: str = "all") -> Compared:
         name = paper_name(run, row, is_own=model.label == run.label)
         if name is not None:
             names[name] = model
-    scores = _scores_of(run, names, round_, final=True)
+    scores = _scores_of(run, names, round_)
     return Compared(rows.groupby("model")[["value"]].mean(), scores, tests=False)
 
 
-def _scores_of(run: Run, models: Mapping[str, Model], round_: str, *, final: bool) -> Scores:
+def _scores_of(run: Run, models: Mapping[str, Model], round_: str | None = None) -> Scores:
     """The scores of models in a round, by other names, of those that have scores."""
-    scored = {}
-    for name, model in models.items():
-        if run.scorer.is_scored(model, final=final):
-            scored[name] = model
-    scores = run.scorer.by_round(scored.values(), final=final).get(round_, {})
-    return {name: scores[model.label] for name, model in scored.items() if model.label in scores}
+    scores = run.scorer.recorded(models.values(), round_)
+    return {name: scores[model.label] for name, model in models.items() if model.label in scores}

@@ -344,7 +344,7 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
         intervals.append(final.intervals)
         models.append(final.models)
     else:
-        record = records.read(run.recorded)
+        record = records.read(run.folder)
         if record is not None and record.status == "done":
             recorded.insert(0, record)
     for record in recorded:
@@ -386,7 +386,7 @@ def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:
         if model.label not in known and stage.is_scored(model):
             models.append(model)
     frames = []
-    for name, scores in stage.by_round(models, final=True).items():
+    for name, scores in stage.by_round(models).items():
         frames.append(score_intervals(scores).assign(round=name))
     rows = pd.concat(frames, ignore_index=True)
     rows = rows[rows["metric"].isin(MAIN_METRICS) & (rows["task"] != OVERALL)]
@@ -478,8 +478,8 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
 def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:
     """Tidy scores beside the SimDE paper's on common tasks (Table 2).
 
-    `few_shot` is `evaluation.few_shot_table`, given with scores of `Scorer.few_shot`. Returns
-    rows (source, model) and columns (task, metric).
+    `few_shot` is `evaluation.few_shot_table`, given with few-shot scores. Returns rows (source,
+    model) and columns (task, metric).
     """
     paper = published("simde").assign(source="paper")
     if few_shot is None:

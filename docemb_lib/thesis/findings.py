@@ -75,9 +75,9 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     """
     # The settings of a run, the first table of its notebook, have its whole label.
     called = "this student" if run.trains else "this model"
-    evaluation = (final or run.validation).called({run.label: called})
+    evaluation = (final or run.evaluation).called({run.label: called})
     others, elsewhere = _others(run, is_final=final is not None)
-    scores = _scores(run, evaluation, others, is_final=final is not None)
+    scores = _scores(run, evaluation, others)
     # A model without a start is compared with the structural teacher by the second sentence.
     sentences = [run.collapse_note, evaluation.standing(practice=evaluation.before is not None)]
     if not run.collapse_note:
@@ -104,7 +104,7 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
                 label = record.label
             entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
     else:
-        entries = entries_beside(run, run.validation.scores)[1:]
+        entries = entries_beside(run, run.evaluation.scores)[1:]
     size = run.only("documents", "seed")
     others = {}
     elsewhere = 0
@@ -145,7 +145,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     empty = pd.DataFrame(columns=columns)
     if "contextual" not in run.roles:
         return empty
-    student = run.validation.model(run.validation.student)
+    student = run.evaluation.model(run.evaluation.student)
     both: dict[object, Model] = {run.parameters["seed"]: student}
     alone: dict[object, Model] = {}
     for record in run.comparable():
@@ -158,16 +158,14 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
             both.setdefault(seed, model)
         elif _is_structural_alone(key, run):
             alone.setdefault(seed, model)
-    stage = run.scorer
     pairs = []
     for seed, model in both.items():
         pair = [model, alone.get(seed, model)]
-        if seed in alone and all(stage.is_scored(each, final=False) for each in pair):
+        if seed in alone and all(map(run.scorer.is_scored, pair)):
             pairs.append(pair)
     if len(pairs) < 2:
         return empty
-    models = list(chain(*pairs))
-    scores = stage.by_round(models, final=False)[stage.largest_round(False)]
+    scores = run.scorer.recorded(chain(*pairs))
     by_task = {}
     for task in scores[pairs[0][0].label]:
         rows = []
@@ -186,18 +184,14 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
-def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_final: bool) -> Scores:
+def _scores(run: Run, evaluation: Final, others: Mapping[str, Other]) -> Scores:
     """The scores of the evaluated model and of the other runs, with the answer to each example.
 
     A run whose answers are gone is left out.
     """
     model = evaluation.model(evaluation.student)
-    stage = run.scorer
-    models = [model, *(other.model for other in others.values())]
-    scored = [model for model in models if stage.is_scored(model, final=is_final)]
-    if model not in scored:
-        return {}
-    return stage.by_round(scored, final=is_final)[stage.largest_round(is_final)]
+    scores = run.scorer.recorded([model, *(other.model for other in others.values())])
+    return scores if model.label in scores else {}
 
 
 def _is_structural_alone(key: Run, beside: Run) -> bool:

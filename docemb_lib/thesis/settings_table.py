@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from docemb_lib.runs.grids import names_in_grids
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.files import SHIPPED
 from docemb_lib.settings.labels import PAPER
 from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import final_name
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6, by
 # section. Lists of Paragraph Vectors are those of `contextual_teachers`.
@@ -85,7 +85,7 @@ def settings(run: Run) -> Settings:
     The settings of a section of the profile that differ share a row.
     """
     rows = {
-        "this run": (run.label, ", ".join(names_in_grids(run))),
+        "this run": (run.label, final_name(run) or ""),
         "profile": (run.profile.name, ""),
     }
     for name, value in run.counting.items():

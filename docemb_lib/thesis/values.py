@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from docemb_lib.runs.grids import THESIS, grid, names_in_grids
+from docemb_lib.runs.grids import THESIS, grid, load_grid
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import contextual_names
 from docemb_lib.runs.run import Run
@@ -216,8 +216,16 @@ def baseline_label(kind: str, form: str) -> str | None:
 
 
 def final_name(key: Run) -> str | None:
-    """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
-    return next(iter(names_in_grids(key, "final")), None)
+    """The name in Table 5.7 of the student of a run; None if the table lacks it.
+
+    A run has a name in each notebook that can make its student.
+    """
+    final = load_grid("final", key.profile)
+    for name, parameters in zip(final.names, final.runs, strict=False):
+        named = Run.bare(notebooks.EVALUATION.name, key.profile, **parameters)
+        if key.in_thesis_form and named.cell == key.cell:
+            return name
+    return None
 
 
 def baseline_name(kind: str, form: str) -> str | None:

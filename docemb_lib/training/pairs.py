@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerFast
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import split_sentences
+from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL

@@ -24,7 +24,7 @@ from docemb_lib.views.reading import (
 from docemb_lib.views.students import (
     embeddings_before,
     hypotheses_of_students,
-    learnt,
+    kept_of_teachers,
     probes_of_teachers,
     students_of_runs,
     taught,
@@ -42,7 +42,7 @@ __all__ = [
     "endings",
     "held_out_lengths",
     "hypotheses_of_students",
-    "learnt",
+    "kept_of_teachers",
     "objectives_of",
     "probes_of_teachers",
     "readings",

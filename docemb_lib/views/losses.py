@@ -105,7 +105,7 @@ def objectives_of(run: Run) -> dict[str, Objective]:
         parameters = {**run.parameters, "structural_loss": loss}
         other = Run.of(run.notebook, run.profile, **parameters)
         name = structural_label(other.profile.parameters)
-        objectives[f"{name}, untrained"] = other.students.initial_objective()
+        objectives[f"{name}, untrained"] = other.students.objective(trained=False)
     name = structural_label(run.profile.parameters)
     objectives[f"{name}, trained"] = run.students.objective()
     return objectives

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import probes
-from docemb_lib.runs.kinds import Kind
+from docemb_lib.evaluation.scoreboard import listed
 from docemb_lib.runs.models import Model, student_model, teacher_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
@@ -18,6 +18,7 @@ ALIKE = (
     "seed",
 )  # what students of the contextual loss alone share with a run
 BEFORE = 300  # training documents in `embeddings_before`
+CONTROL = "structural loss alone"
 PROBED = 1000  # documents of tasks that a probe is fitted on
 
 
@@ -103,20 +104,22 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def probes_of_teachers(run: Run) -> pd.DataFrame:
     """How well a linear map predicts teacher embeddings from the student, untrained and trained.
 
-    The map is fitted on at most `PROBED` documents of the sweep tasks, whose scores need the same
-    embeddings, and measured on the first `SHOWN` validation documents, by whether they fit into the
-    structural teacher's window. Columns: model, kind, teacher, and those of `probe`.
+    Beside them stands the control, the recorded student of the structural loss alone: a loss may
+    keep of a teacher what the other one would lose. The map is fitted on at most `PROBED` documents
+    of the sweep tasks, whose scores need the same embeddings, and measured on the first `SHOWN`
+    validation documents, by whether they fit into the structural teacher's window. Columns: model,
+    kind, teacher, and those of `probe`.
     """
     corpus = run.corpus
     teachers = run.teachers
-    texts = run.scorer.validation_texts()[:PROBED]
+    texts = run.scorer.texts()[:PROBED]
     validation = corpus.split("validation")
     limit = teachers.structural.max_text_tokens
     short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
     buckets = {f"up to {limit} tokens": short, "longer": ~short}
 
     frames = []
-    for model in (run.untrained, run.model):
+    for model in (run.untrained, *_structural_alone(run), run.model):
         student_train = model.embed(texts)
         student_validation = validation_embeddings(corpus, model)
         for name, teacher in teachers.of_student.items():
@@ -132,24 +135,23 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def learnt(probes_of_both: pd.DataFrame) -> str:
-    """A sentence on the teachers that the student has learnt nothing of; "" without such a teacher.
+def _structural_alone(run: Run) -> list[Model]:
+    """The newest recorded student of the structural loss alone, if there is one."""
+    folders = [record.student_folder for record in structural_only(run, [run])]
+    return [student_model(CONTROL, folder) for folder in folders if folder is not None][:1]
 
-    By a linear measure, these are the teachers whose embeddings the trained student predicts no
-    better than the untrained one: R² of their probe, on all documents, has not risen.
-    probes_of_both: see `probes_of_teachers`.
+
+def kept_of_teachers(probes_of_students: pd.DataFrame) -> str:
+    """Say how much of each teacher a linear map reads from each student, as R² on all documents.
+
+    probes_of_students: see `probes_of_teachers`.
     """
-    all_documents = probes_of_both[probes_of_both["bucket"] == probes.ALL]
-    nothing = []
+    all_documents = probes_of_students[probes_of_students["bucket"] == probes.ALL]
+    sentences = []
     for teacher, rows in all_documents.groupby("teacher", sort=False):
-        r2 = rows.set_index("kind")["r2"]
-        before = r2[Kind.UNTRAINED]
-        after = r2[Kind.STUDENT]
-        if after <= before:
-            nothing.append(
-                f"the {teacher} (R² {before:.2f} before distillation, {after:.2f} after)"
-            )
-    if not nothing:
-        return ""
-    of = " and ".join(nothing)
-    return LINES.fill(f"By a linear map, the student has learnt nothing of {of}.")
+        of_models = [
+            f"{r2:.2f} ({model})" for model, r2 in zip(rows["model"], rows["r2"], strict=True)
+        ]
+        what = f"A linear map predicts the {teacher} on held-out documents with R²"
+        sentences.append(LINES.fill(f"{what} {listed(of_models)}."))
+    return "\n".join(sentences)

@@ -34,7 +34,7 @@ def weighting_points(run: Run) -> pd.DataFrame:
         for record in structural_only(run, [run]):
             others.append((record, {"lam": 1.0, "max_structural_len": None}))
 
-    final = run.validation
+    final = run.evaluation
     frames = [_at(run.parameters, final.intervals, final.models, run.label)]
     for record, parameters in others:
         intervals = record.table("intervals")
@@ -66,13 +66,11 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     Returns the columns of `points`, where value, low and high are those of the difference. Students
     without the answers to single examples are left out.
     """
-    stage = run.scorer
     fingerprints = points["fingerprint"].dropna().unique()
     models = [scored_model(Identity(Kind.STUDENT, name=each), each) for each in fingerprints]
-    scored = [model for model in models if stage.is_scored(model, final=False)]
-    if fingerprint not in {model.label for model in scored}:
+    scores = run.scorer.recorded(models)
+    if fingerprint not in scores:
         return points.head(0)
-    scores = stage.by_round(scored, final=False)[stage.largest_round(False)]
     tests = differences(scores, fingerprint, tested=False)
     tests = tests.rename(columns={"model": "fingerprint", "difference": "value"})
     places = points[[*PLACE, "fingerprint"]].drop_duplicates()

@@ -202,8 +202,8 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
             "".join(f'{{"text": "a {n}"}}\n' for n in range(59)),
             "few.jsonl: it holds 59 different documents, and a student needs 60 or more; add some",
         ),
-        ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
-        ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank"),
+        ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to a file"),
+        ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, row 1: the text is blank"),
     ],
 )
 def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
@@ -371,9 +371,7 @@ def test_bad_rows_are_the_same_error_of_every_command(titled, command):
     given = [*further, titled] if name == "init" else [further[0], titled, *further[1:]]
     done = docemb(name, *given, *FIELDS)
     said = (
-        "titled.jsonl: 2 rows or files are bad: the field 'body' must be a string, but it is int 7 "
-        "(line 6); the field 'Key' holds the bool True and no id (line 7); mend them, or leave out "
-        "what is bad with --skip-bad"
+        "titled.jsonl, row 6: the field 'body' must hold a text (--text-field), but it is 7; mend"
     )
     assert (done.returncode, done.stderr.count("Error")) == (2, 1)
     assert said in done.stderr
@@ -382,7 +380,7 @@ def test_bad_rows_are_the_same_error_of_every_command(titled, command):
 def test_a_profile_holds_the_fields_that_were_named_and_what_is_done_with_bad_rows(titled, caplog):
     done = docemb("init", titled, *FIELDS, "--skip-bad")
     assert done.returncode == 0, done.stderr
-    assert "left out as bad: 2 rows or files" in caplog.text
+    assert "left out: 2 × bad row or file; " in caplog.text
     assert "68 different:" in done.stdout
     corpus = Profile.load(titled.with_suffix(".yaml")).corpus
     assert (corpus.text_field, corpus.id_field, corpus.skip_bad) == (["title", "body"], "key", True)

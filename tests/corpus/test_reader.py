@@ -1,15 +1,22 @@
-"""Documents are read as people have them; what is bad or passed over is said in one line."""
+"""Files are read as people have them; what is bad or passed over is said in one line."""
 
+import gzip
 import json
 
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.corpus.reader import local_documents
+from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.reader import Problems, Row, local_documents, read_rows, text_of
 
+RECORDS = [
+    {"id": "a", "text": 'She said: "no,\nnever".'},
+    {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"},
+    {"id": "c", "text": "long " * 60_000},
+]
 ROWS = [{"id": "a", "text": "one, “two”;\nthree"}, {"id": "b", "text": "größer"}]
-IDS = ["a", "b"]
 JSON_LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+TABBED = 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'
 
 
 def read(path, **fields):
@@ -20,21 +27,30 @@ def ids(path, **fields):
     return [document.id for document in local_documents(path, **fields)]
 
 
-# ---- Files
+# ---- Files and rows
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
+def test_every_format_gives_the_same_rows(tmp_path, name):
+    file = write_rows(tmp_path / name, RECORDS)
+    rows = list(read_rows(file, Problems()))
+    expected = [Row(f"{file}, row {n}", n, record) for n, record in enumerate(RECORDS, 1)]
+    assert rows == expected
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("a.json", json.dumps(ROWS)),
         ("a.json", json.dumps(ROWS, indent=2)),
         ("a.json", JSON_LINES),
-        ("a.ndjson", JSON_LINES),
         ("a.json", json.dumps({row["id"]: {"text": row["text"]} for row in ROWS})),
-        ("a.csv", 'id;text\na;"one, “two”;\nthree"\nb;größer\n'),
-        ("a.csv", 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'),
-        ("a.tsv", 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'),
-        ("a.csv", 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'.encode("utf-16")),
+        ("a.ndjson", JSON_LINES.replace("\n", "\n\n")),
         ("a.jsonl", JSON_LINES.encode("utf-16")),
         ("a.jsonl", "\ufeff" + JSON_LINES),
+        ("a.jsonl.gz", gzip.compress(JSON_LINES.encode())),
+        ("a.tsv", TABBED),
+        ("a.csv", TABBED),
+        ("a.csv", TABBED.encode("utf-16")),
+        ("a.csv", 'id;text\na;"one, “two”;\nthree"\nb;größer\n'),
         ("a.csv", 'ID , Text\na,"one, “two”;\nthree"\nb,größer\n'),
         ("a.csv", 'id, text\ra, "one, “two”;\nthree"\rb, größer\r'),
         ("a.csv", 'text,_id\n"one, “two”;\nthree",a\ngrößer,b\n'),
@@ -42,12 +58,65 @@ def ids(path, **fields):
 )
 def test_every_layout_gives_the_same_documents(tmp_path, name, content):
     write_files(tmp_path, {name: content})
-    documents = read(tmp_path / name)
-    assert [(document.id, document.text) for document in documents] == [
-        (row["id"], row["text"]) for row in ROWS
-    ]
+    assert read(tmp_path / name) == [Document(row["id"], row["text"], "a") for row in ROWS]
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b'id,text\n1,"a" b\n', r"row 1: there is broken quoting up to line 2"),
+        ("a.csv", b"id,text\n1,a\n2\n", r"row 2: the row must have 2 values \(id, text\)"),
+        ("a.csv", "id,text\n1,\u00e4\n".encode("latin-1"), "the file is not in UTF-8; save it"),
+        ("a.jsonl", b'{"text": "a"}\n{"text"}\n', r"row 2: this is not JSON \(.*\); write an"),
+        ("a.json", b'[\n{"text": "a"},\n]', r"row 1: this is not JSON"),
+        ("a.json", b'[{"text": "a"}, 1]', r"row 2: this is a value without fields"),
+        ("a.parquet", b"PAR1 but not really", "the file cannot be read"),
+        ("a.csv.gz", b"id,text\n", r"the file cannot be read \(Not a gzipped file"),
+        ("a.xlsx", b"", r"this is not a data file; give \.jsonl, .*\.csv, \.tsv.*, or a folder"),
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n{"text": " \\n"}',
+            "row 2: the text is blank; write one, or leave",
+        ),
+        ("a.jsonl", b'{"id": 7, "text": "a"}\n' * 2, "row 2: an earlier document has the id '7'"),
+        ("folder/b.txt", b"na\0ve", r"b\.txt: the text holds NUL bytes; save it again as UTF-8"),
+        ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
+        (
+            "folder/b.pdf",
+            b"",
+            r"holds no document; .*\.txt or \.md files to a folder, or name data",
+        ),
+    ],
+)
+def test_what_is_bad_is_named_with_its_place(tmp_path, name, content, message, refused):
+    write_files(tmp_path, {name: content})
+    given = tmp_path / name.split("/")[0]
+    refused(rf"{given}[:,/].*{message}", read, given)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
+def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
+    file = write_rows(tmp_path / name, RECORDS)
+    file.write_bytes(file.read_bytes()[:-20])
+    refused(rf"{name}: the file cannot be read .*; save it again", read, file)
+
+
+@pytest.mark.parametrize("bad", ['2,"a "b" c"', '2,"open', "2"])
+def test_reading_goes_on_after_a_broken_row(tmp_path, bad, caplog):
+    write_files(tmp_path, {"a.csv": f'id,text\n1,"a"\n{bad}\n3,"c"\n4,"d"\n'})
+    expected = ["1", "4"] if "open" in bad else ["1", "3", "4"]
+    assert ids(tmp_path / "a.csv", skip_bad=True) == expected
+    assert "left out: 1 × bad row or file; " in caplog.text
+
+
+def test_a_table_with_two_columns_of_one_name_is_not_read(tmp_path, refused):
+    write_files(tmp_path, {"a.csv": "id,text,text\n1,a,b\n"})
+    problems = Problems(skip_bad=True)
+    assert list(read_rows(tmp_path / "a.csv", problems)) == []
+    refused("two columns have the same name .id, text, text.; rename", read, tmp_path / "a.csv")
+
+
+# ---- Texts and ids
 def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_path):
     rows = [{"title": "One", "body": "two"}, {"title": None, "body": "three"}]
     file = write_rows(tmp_path / "a.jsonl", rows)
@@ -55,44 +124,40 @@ def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_pat
     assert texts == ["One\n\ntwo", "three"]
 
 
-def test_the_exact_name_of_a_field_comes_before_one_in_other_letters(tmp_path):
-    file = write_rows(tmp_path / "a.csv", [{"Text": "other", "text": "this"}])
-    assert read(file)[0].text == "this"
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"Text": "other", "text": "this"}, "this"),
+        ({"Text": "this", "title": "other"}, "this"),
+        ({"text": "e\u0301cole"}, "\u00e9cole"),
+        ({"text": "a\ud83db"}, "a\ufffdb"),
+        ({"text": "\ud83d\ude00"}, "😀"),
+    ],
+)
+def test_the_text_is_found_by_name_and_composed_without_broken_characters(fields, text):
+    assert text_of(Row("here", 1, fields), ["text"]) == text
 
 
-def test_accents_are_composed_in_texts_and_ids(tmp_path):
-    file = write_rows(tmp_path / "a.jsonl", [{"id": "e\u0301", "text": "e\u0301cole"}])
-    assert read(file) == [("é", "école", "a", ())]
-
-
-# ---- Ids
 @pytest.mark.parametrize("kind", [float, int, str])
 def test_whole_numbers_give_the_ids_of_integers(tmp_path, kind):
     rows = [{"id": kind(number), "text": f"text {number}"} for number in (1, 2)]
     assert ids(write_rows(tmp_path / "a.parquet", rows)) == ["1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [(True, "bool True"), (1.5, "float 1.5"), (["a"], "list"), (" ", "str ' '")],
-)
-def test_what_is_no_id_is_refused_with_its_row(tmp_path, value, kind, refused):
+@pytest.mark.parametrize("value", [True, 1.5, ["a"], " ", None])
+def test_what_is_no_id_is_refused_with_its_row(tmp_path, value, refused):
     rows = [{"id": "a", "text": "one"}, {"id": value, "text": "two"}]
     file = write_rows(tmp_path / "a.jsonl", rows)
-    refused(rf"a\.jsonl, line 2: the field 'id' holds the {kind}.* and no id; write a", read, file)
+    refused(
+        r"a\.jsonl, row 2: the field 'id' must hold an id, a string or an integer, but", read, file
+    )
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("text_field", r"no field 'doc' \(--text-field, .*\), only 'docid', 'text'"),
-        ("id_field", ""),
-    ],
-)
-def test_a_named_field_that_no_row_has_is_refused(tmp_path, option, said, refused):
+@pytest.mark.parametrize("option", ["text_field", "id_field"])
+def test_a_named_field_that_no_row_has_is_refused(tmp_path, option, refused):
     file = write_rows(tmp_path / "a.jsonl", [{"docid": 1, "text": "one"}] * 2)
-    said = said or "the field 'doc' holds null and no id"
-    refused(rf"a\.jsonl: 2 rows .*{said} \(line 1, line 2\)", read, file, **{option: "doc"})
+    said = r"the field 'doc' must hold .*, but it is missing; .* fields 'docid', 'text'"
+    refused(rf"a\.jsonl, row 1: {said}, or leave", read, file, **{option: "doc"})
 
 
 def test_numbers_of_rows_as_ids_are_said_once(tmp_path, caplog):
@@ -101,55 +166,38 @@ def test_numbers_of_rows_as_ids_are_said_once(tmp_path, caplog):
     assert caplog.text.count("the numbers of the rows are the ids") == 1
 
 
-# ---- What is passed over, and what is bad
-def test_titles_that_are_not_read_are_said_with_the_option_that_reads_them(tmp_path, caplog):
-    file = write_rows(tmp_path / "a.csv", [{"id": 1, "title": "On cats", "text": "body"}])
-    assert read(file)[0].text == "body"
-    (line,) = caplog.messages
-    assert line.startswith(f"{file}: only the field 'text' is read; ")
-    assert "--text-field title --text-field text" in line
-    caplog.clear()
-    assert read(file, text_field=["title", "text"])[0].text == "On cats\n\nbody"
-    assert caplog.messages == []
+def test_paths_precede_the_ids_of_several_files_and_folders(tmp_path):
+    write_files(tmp_path, {"a.jsonl": [{"text": "one"}]})
+    for year in ("2021", "2022"):
+        write_files(tmp_path / year, {"b.jsonl": [{"text": "two"}], "1.txt": "one"})
+    assert read(tmp_path / "*.jsonl") == [Document("1", "one", "a")]
+    places = [tmp_path / place for place in ("*/b.jsonl", "2021", "2022", "a.jsonl")]
+    expected = ["2021/b.jsonl:1", "2022/b.jsonl:1", "2021/1.txt", "2022/1.txt", "a.jsonl:1"]
+    assert ids(places) == expected
 
 
-def test_files_that_are_passed_over_are_counted_by_kind_in_one_line(tmp_path, caplog):
-    folder = write_files(tmp_path / "mixed", {"a.txt": "one", "sub/b.md": "two", ".c.html": ""})
-    write_files(folder, {f"sub/{n}.html": "" for n in range(3)} | {"d.PDF": "", "e": "", "f": ""})
-    assert ids(folder) == ["a.txt", "sub/b.md"]
+# ---- Folders
+def test_a_folder_gives_its_text_files_and_counts_the_others_by_kind_in_one_line(tmp_path, caplog):
+    files = {"b.md": "größer", "a.TXT": "\ufeffHello", "old/c.txt": "third", "._a.md": b"\xff"}
+    files |= {f"old/{n}.html": "" for n in range(3)} | {"d.PDF": "", "e": "", "f": ""}
+    folder = write_files(tmp_path / "letters", {**files, ".ipynb_checkpoints/a.md": "stale"})
+    assert read(folder) == [
+        Document("a.TXT", "Hello", "letters"),
+        Document("b.md", "größer", "letters"),
+        Document("old/c.txt", "third", "old"),
+    ]
     expected = "3 × .html, 1 × .pdf, 2 × without an ending"
     assert caplog.messages == [f"{folder}: left out: {expected}"]
 
 
-@pytest.fixture
-def with_bad_rows(tmp_path):
-    """Thirty rows of JSON, of which every second is bad, in two ways."""
+def test_bad_rows_and_files_are_left_out_on_request_and_said_in_one_line(tmp_path, refused, caplog):
     texts = ["good", " ", "good", None]
-    rows = [{"id": number, "text": texts[number % 4]} for number in range(30)]
-    return write_rows(tmp_path / "a.jsonl", rows)
-
-
-def test_bad_rows_are_reported_together_ten_of_them_by_name(with_bad_rows, refused):
-    message = (
-        r"a\.jsonl: 15 rows or files are bad: the text is blank \(line 2, line 6, .* line 18\); "
-        r"the field 'text' must be a string, but it is null \(line 4, .* line 20\); and 5 more; "
-        r"mend them, or leave out what is bad with --skip-bad \(skip_bad: true in a profile\)"
-    )
-    refused(message, read, with_bad_rows)
-
-
-def test_bad_rows_are_left_out_on_request_and_said(with_bad_rows, caplog):
-    assert ids(with_bad_rows, skip_bad=True) == [str(number) for number in range(0, 30, 2)]
-    (line,) = caplog.messages
-    assert "left out as bad: 15 rows or files: the text is blank (line 2, line 6" in line
-
-
-def test_bad_files_of_a_folder_are_reported_together(tmp_path, refused, caplog):
+    rows = [{"id": n, "text": texts[n % 4]} for n in range(30)]
     files = {"a.txt": "good", "b.txt": b"\0", "c.md": " "}
-    write_files(tmp_path, files)
-    message = (
-        r"2 rows or files are bad: the text holds NUL bytes.* \(b\.txt\); "
-        r"the text is blank \(c\.md\); mend them"
-    )
-    refused(message, read, tmp_path)
-    assert ids(tmp_path, skip_bad=True) == ["a.txt"]
+    places = [write_rows(tmp_path / "a.jsonl", rows), write_files(tmp_path / "folder", files)]
+    refused(r"a\.jsonl, row 2: the text is blank; .*, or leave out .* --skip-bad", read, places)
+    good = [str(n) for n in range(0, 30, 2)]
+    assert ids(places, skip_bad=True) == [*good, "folder/a.txt"]
+    (line,) = caplog.messages
+    assert line.startswith("2 files and folders: left out: 17 × bad row or file; ")
+    assert "row 2: the text is blank" in line

@@ -7,13 +7,12 @@ import csv
 import decimal
 import gzip
 import io
-import json
 import os
 import pickle
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 from unittest.mock import Mock, call
 
 import datasets
@@ -21,19 +20,13 @@ import pytest
 from conftest import Hostile, write_files, write_rows
 
 from docemb_lib.evaluation import Classification, Pairs, benchmark_task, benchmarks
+from docemb_lib.evaluation.benchmarks import read_articles, read_relevance
 from docemb_lib.evaluation.tasks import SPLITS, Labelled, LabelledPairs
 from docemb_lib.settings.sections import ON_HUB, BenchmarkName, SimDEName
 
 # ---- The tasks of the thesis
-NAMES = {
-    "aan": "{}_cite.csv",
-    "oc": "{}_ai2_ab.csv",
-    "pan": "pla_{}.csv",
-    "s2orc": "{}_ai2_gorc.csv",
-}
-PAIR_FILES = {
-    task: [name.format(split) for split in ("train", "dev", "test")] for task, name in NAMES.items()
-}
+PAIR_FILES = {"aan": "{}_cite.csv", "oc": "{}_ai2_ab.csv", "pan": "pla_{}.csv"}
+PAIR_FILES["s2orc"] = "{}_ai2_gorc.csv"
 PAIRS = [("1", 'A "first"\x01sentence,\nand more.', "Other\x01text."), ("0", "Plain", "")]
 LAYOUTS = {
     "arxiv": "no_ref/{split}-0000{part}-of-00002.parquet",
@@ -41,53 +34,40 @@ LAYOUTS = {
 }
 
 
-def pair_file(rows: list[tuple[str, ...]] = PAIRS) -> bytes:
+def quoted(rows):
     stream = io.StringIO()
     csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
     return stream.getvalue().encode()
 
 
-def pair_folder(folder: Path, name: str, *, packed: bool = False) -> Path:
-    for file in PAIR_FILES[name]:
-        (folder / (f"{file}.gz" if packed else file)).write_bytes(
-            gzip.compress(pair_file()) if packed else pair_file()
-        )
-    return folder
-
-
 @pytest.mark.parametrize("name", PAIR_FILES)
-@pytest.mark.parametrize("packed", [False, True])
-def test_pairs_come_from_their_three_files_cleaned(tmp_path: Path, name: str, packed: bool) -> None:
+def test_pairs_come_from_their_three_files_cleaned_packed_or_not(tmp_path, name):
     data = LabelledPairs(
         ['A "first" sentence,\nand more.', "Plain"], ["Other text.", ""], ["1", "0"]
     )
-    task = benchmark_task(name, str(pair_folder(tmp_path, name, packed=packed)))
-    assert task == Pairs(name, dict.fromkeys(SPLITS, data))
+    names = [PAIR_FILES[name].format(split) for split in ("train", "dev", "test")]
+    plain = write_files(tmp_path / "plain", dict.fromkeys(names, quoted(PAIRS)))
+    packed = {f"{file}.gz": gzip.compress(quoted(PAIRS)) for file in names}
+    for folder in (plain, write_files(tmp_path / "packed", packed)):
+        assert benchmark_task(name, str(folder)) == Pairs(name, dict.fromkeys(SPLITS, data))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            pair_file([("1", "a", "b"), ("2", "a", "b")]),
-            r"dev_cite\.csv, row 2: the row must be 0 or 1 and two texts, but it is \['2', ",
-        ),
-        (
-            b'"1","a","b"\n"0","un"quoted","b"\n',
-            r"dev_cite\.csv, row 2: there is broken quoting up to line 2",
-        ),
+        (quoted([("1", "a", "b"), ("2", "a", "b")]), r"'validation': the labels \['2'\] are none"),
+        (quoted([("1", "a", "b"), ("0", "a")]), r"dev_cite\.csv, row 2: the field '2' must hold a"),
+        (b'"1","a","b"\n"0","un"quoted","b"\n', r"dev_cite\.csv, row 2: there is broken quoting"),
     ],
 )
-def test_a_broken_pair_file_is_named_with_its_row(
-    tmp_path: Path, content: bytes, message: str, refused
-) -> None:
-    pair_folder(tmp_path, "aan")
-    (tmp_path / "dev_cite.csv").write_bytes(content)
-    refused(message, benchmark_task, "aan", str(tmp_path))
+def test_a_broken_pair_file_is_named(tmp_path, content, message, refused):
+    files = dict.fromkeys(["train_cite.csv", "test_cite.csv"], quoted(PAIRS))
+    folder = write_files(tmp_path, {**files, "dev_cite.csv": content})
+    refused(message, benchmark_task, "aan", str(folder))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path: Path, name: str) -> None:
+def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path, name):
     for split in ("train", "test", "unsupervised"):
         for part in range(2):
             rows = [{"text": f"{split} {part} {n}", "label": n} for n in range(2)]
@@ -149,9 +129,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(
-    tmp_path: Path, source: str, caplog: Any
-) -> None:
+def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path, source, caplog):
     task = benchmark_task("bbcnews", str(write_files(tmp_path, SOURCES[source]) / source))
     found = [
         pair for data in task.splits.values() for pair in zip(data.texts, data.labels, strict=True)
@@ -167,7 +145,7 @@ def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(
     )
 
 
-def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: Path) -> None:
+def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path):
     parts = {"train.jsonl": NUMBERED[:15], "test.jsonl": NUMBERED[15:]}
     write_files(
         tmp_path, parts | SOURCES["bbc-text.csv"]
@@ -201,7 +179,7 @@ def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_
     ]
     task = benchmark_task("fakenews", str(write_rows(tmp_path / "news.csv", rows)))
     assert sum(len(data.labels) for data in task.splits.values()) == 12
-    assert "task fakenews: left out as bad: 2 rows or files: the field 'type'" in caplog.text
+    assert "task fakenews: left out: 2 × bad row or file; " in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -239,145 +217,87 @@ def test_every_name_of_a_profile_is_a_task() -> None:
 
 
 # ---- Similar articles
-WIKI = [
-    (
-        "Merlot",
-        [
-            ("", "A dark blue grape."),
-            ("Taste", ""),
-            ("Regions", 'Grown in "France",\nand elsewhere.'),
-        ],
-    ),
-    ("Malbec", [("", "Purple.")]),
-    ("Moët & Chandon", []),
-    ("Game \ud83d", [("Plot", "It \udc00 ends.")]),
-]
+REGIONS = 'Grown in "France",\nand elsewhere.'
+WIKI = {
+    "Merlot": [("", "A dark blue grape."), ("Taste", ""), ("Regions", REGIONS)],
+    "Malbec": [("", "Purple.")],
+    "Moët & Chandon": [],
+    "Game ?": [("Plot", "It \udc00 ends.")],
+}
 
 
-def wiki_file(file: Path, articles: list[tuple[str, Any]] = WIKI) -> Path:
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["Title", "Sections"])
-        writer.writerows(
-            (title.encode("utf-8", "replace").decode(), repr(sections))
-            for title, sections in articles
-        )
-    return file
+def wiki_file(folder, *further):
+    rows = [("Title", "Sections"), *((title, repr(of)) for title, of in WIKI.items()), *further]
+    with (folder / "a.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return folder / "a.csv"
 
 
-def write_relevance(
-    folder: Path, lists: Any, *, as_json: bool = False, protocol: int | None = None
-) -> Path:
-    file = folder / ("gt.json" if as_json else "gt")
-    file.write_bytes(json.dumps(lists).encode() if as_json else pickle.dumps(lists, protocol))
-    return file
+def lists_file(folder, lists, protocol=None):
+    return write_files(folder, {"gt": pickle.dumps(lists, protocol)}) / "gt"
 
 
-def test_articles_are_title_and_sections_and_lists_are_any_plain_container(
-    tmp_path,
-):
-    assert benchmarks.read_articles(wiki_file(tmp_path / "wines.txt")) == {
+def test_articles_are_title_and_sections(tmp_path):
+    assert read_articles(wiki_file(tmp_path)) == {
         "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.',
         "Malbec": "Malbec  Purple.",
         "Moët & Chandon": "Moët & Chandon",
         "Game ?": "Game ? Plot It \ufffd ends.",  # an escape in the literal
     }
-    lists = {"a": ["x", "y", "x"], "b": ("x",), "c": {"y", "x"}, "d": frozenset({"x"})}
-    expected = {"a": ["x", "y"], "b": ["x"], "c": ["x", "y"], "d": ["x"]}
-    assert benchmarks.read_relevance(write_relevance(tmp_path, lists)) == expected
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_titles_without_an_article_are_left_out_and_counted(
-    tmp_path: Path, as_json: bool, caplog: Any
-) -> None:
-    lists: dict[str, Any] = {
-        "Malbec": {"Merlot": 1, "Malbec": 1, "Nowhere": 1},
-        "Unwritten": {"Merlot": 1},
-        "Merlot": {"Unknown": 1},
-        "Moët & Chandon": {"Malbec": 3, "Merlot": 1},
-    }
-    if not as_json:
-        lists = collections.defaultdict(
-            collections.Counter, {k: collections.Counter(v) for k, v in lists.items()}
-        )
-    files = wiki_file(tmp_path / "a.csv"), write_relevance(tmp_path, lists, as_json=as_json)
-    ranking = benchmarks.read_similar_articles(*files)
+def test_titles_without_an_article_are_left_out_and_counted(tmp_path, caplog):
+    votes = collections.defaultdict(Counter)
+    votes["Malbec"] = Counter({"Merlot": 1, "Malbec": 1, "Nowhere": 1})
+    votes["Unwritten"] = Counter({"Merlot": 1})
+    votes["Merlot"] = Counter({"Unknown": 1})
+    votes["Moët & Chandon"] = Counter({"Malbec": 3, "Merlot": 1})
+    ranking = benchmarks.read_similar_articles(wiki_file(tmp_path), lists_file(tmp_path, votes))
     assert [text.split()[0] for text in ranking.texts] == ["Merlot", "Malbec", "Moët", "Game"]
     assert (ranking.queries, ranking.relevant) == ([1, 2], [[0], [1, 0]])
     assert "without an article, 2 of 4 lists and 3 relevant titles are left out" in caplog.text
 
 
-TITLED = (
-    r"a\.csv, row 2: a row must hold a title and a Python list of \(title, "
-    r"text\), its sections; mend it"
-)
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (["Merlot", "__import__('os').getcwd()"], TITLED),
-        (["Merlot", "[('one', 2)]"], TITLED),
-        (["Malbec", "[]"], r"row 2: the title 'Malbec' stands in an earlier row too"),
+        (["Cava", "__import__('os').getcwd()"], "a row must hold a title and a Python list of .ti"),
+        (["Cava", "[('one', 2)]"], "a row must hold a title and a Python list of .title, text"),
+        (["Malbec", "[]"], "the title 'Malbec' stands in an earlier row too"),
     ],
 )
-def test_a_bad_article_is_named_with_its_row(
-    tmp_path: Path, row: list[str], message: str, refused
-) -> None:
-    file = wiki_file(tmp_path / "a.csv", [WIKI[1]])
-    with file.open("a", newline="") as stream:
-        csv.writer(stream).writerow(row)
-    refused(message, benchmarks.read_articles, file)
-
-
-@pytest.mark.parametrize("lists", [{"a": 3}, {3: ["a"]}])
-def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, refused) -> None:
-    message = r"gt: the lists are refused \(.*\); write gt.json, a mapping from titles to lists"
-    refused(message, benchmarks.read_relevance, write_relevance(tmp_path, lists))
-
-
-# ---- Pickles from elsewhere
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_plain_lists_come_through_in_every_protocol(tmp_path: Path, protocol: int) -> None:
-    votes: Any = collections.defaultdict(collections.Counter)
-    votes["Merlot"] = collections.Counter({"Malbec": 2})
-    votes["Cava"] = collections.OrderedDict(Prosecco=1)
-    votes["Rioja"] = frozenset({"Merlot"})
-    file = write_relevance(tmp_path, votes, protocol=protocol)
-    assert benchmarks.read_relevance(file) == {title: [*of] for title, of in votes.items()}
+def test_a_bad_article_is_named_with_its_row(tmp_path, row, message, refused):
+    refused(rf"a\.csv, row 5: {message}", read_articles, wiki_file(tmp_path, row))
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_hostile_pickle_is_refused_before_it_does_anything(
-    tmp_path: Path, protocol: int, refused
-) -> None:
+def test_plain_lists_come_through_in_every_protocol_and_hostile_ones_do_nothing(
+    tmp_path, protocol, refused
+):
+    lists = collections.defaultdict(Counter, a=Counter(x=2), b=["x", "y", "x"], c={"y", "x"})
+    lists |= {"d": collections.OrderedDict(x=1), "e": frozenset({"x"}), "f": ("x",)}
+    expected = {"a": ["x"], "b": ["x", "y"], "c": ["x", "y"], "d": ["x"], "e": ["x"], "f": ["x"]}
+    assert read_relevance(lists_file(tmp_path, lists, protocol)) == expected
     touched = tmp_path / "touched"
-    file = write_relevance(
-        tmp_path, {"Merlot": [Hostile(open, str(touched), "w")]}, protocol=protocol
-    )
+    file = lists_file(tmp_path, {"Merlot": [Hostile(open, str(touched), "w")]}, protocol)
     pickle.loads(file.read_bytes())  # it is one: the stock reader runs it
     assert touched.exists()
     touched.unlink()
-    refused(r"gt: the lists are refused \(it asks for \w+\.open\)", benchmarks.read_relevance, file)
+    refused(r"gt: the lists are refused \(it asks for \w+\.open\)", read_relevance, file)
     assert not touched.exists()
 
 
-def test_other_classes_are_refused_and_the_plain_ones_cannot_be_changed(
-    tmp_path: Path, refused
-) -> None:
-    hostile = Hostile(os.system, "true"), Hostile(eval, "1"), Hostile(getattr, 1, "real")
-    for value in (*hostile, decimal.Decimal(1), Path("x"), len):
-        refused("it asks for", benchmarks.read_relevance, write_relevance(tmp_path, value))
-    # setattr(Counter, "most_common", 1)
-    (tmp_path / "gt").write_bytes(b"ccollections\nCounter\n(N(S'most_common'\nI1\ndtb.")
-    refused("refused", benchmarks.read_relevance, tmp_path / "gt")
-    assert collections.Counter("aab").most_common(1) == [("a", 2)]
-
-
-@pytest.mark.parametrize("content", [b"", pickle.dumps({"a": "b" * 99})[:-30]])
-def test_what_is_no_whole_pickle_is_refused(tmp_path: Path, content: bytes, refused) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        *map(pickle.dumps, (Hostile(eval, "1"), Hostile(os.system, "true"), decimal.Decimal(1))),
+        *map(pickle.dumps, (Hostile(getattr, 1, "real"), Path("x"), len, {"a": 3})),
+        b"ccollections\nCounter\n(N(S'most_common'\nI1\ndtb.",  # setattr(Counter, …)
+        b"",
+        pickle.dumps({"a": "b" * 99})[:-30],
+    ],
+)
+def test_what_is_no_whole_pickle_of_lists_is_refused(tmp_path, content, refused):
     (tmp_path / "gt").write_bytes(content)
-    refused(
-        "gt: the lists are refused .*; write gt.json", benchmarks.read_relevance, tmp_path / "gt"
-    )
+    refused("gt: the lists are refused .*; copy the", read_relevance, tmp_path / "gt")
+    assert Counter("aab").most_common(1) == [("a", 2)]

@@ -180,11 +180,11 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ),
     ),
     (
-        {"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"},
+        {"a.jsonl": DOCUMENTS, "r.tsv": "d2\td9\n"},
         {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}},
         (
-            r"r\.tsv: 1 of 2 links name 1 ids that no document has \('d9'; the documents' ids "
-            r"look like 'd0', 'd1', 'd2'\); let them agree"
+            r"split test: no query has a relevant document; 1 ids of links are in no text "
+            r"\('d9'; the documents' ids look like 'd0', 'd1', 'd2'\); let the ids"
         ),
     ),
     (
@@ -193,7 +193,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)}),
         },
         {"task": "wines", "benchmarks": {"wines": "."}},
-        (r"gt: the lists are refused \(it asks for .*\); write gt\.json"),
+        (r"gt: the lists are refused \(it asks for .*\); copy the"),
     ),
     (
         {"a.jsonl": examples(8), "b.jsonl": examples(6)},
@@ -268,6 +268,6 @@ def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
     assert read == ["mine"]
     write_files(folder, {"a.jsonl": [*examples(30), {"label": "x"}]})
     for _ in range(2):  # a failure is not remembered
-        refused("line 31: there is no field 'text'", check, loaded, "test")
+        refused("row 31: the field 'text' must hold", check, loaded, "test")
     assert len(read) == 3
     check(Profile.load(mine(folder, task="imdb")), "test")  # on a hub: not fetched

@@ -58,9 +58,9 @@ def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, 
     data = folder_task(beir(tmp_path, qrels)).splits["test"]
     assert data.missing == [[3], [1]]
     assert caplog.messages == [
-        "task t, split test: 2 of 5 relevant documents are missing ('none', 'gone'; the "
-        "documents' ids look like 'c1', 'c2', 'c3') and count as not found",
-        "task t, split test: 2 of 4 queries have no text or no relevant document and are left out",
+        "task t, split test: 3 ids of links are in no text ('none', 'gone', '8'; the documents' "
+        "ids look like 'c1', 'c2', 'c3'): such documents count as not found; 2 of 4 queries have "
+        "no text or no relevant document and are left out",
     ]
 
 
@@ -75,11 +75,11 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"queries.jsonl": QUERIES}, "there is no corpus.jsonl in it; it must hold corpus.jsonl"),
+        ({"qrels/test.tsv": QRELS}, "there is no queries.jsonl in it; it must hold corpus.jsonl"),
         ({"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}, "there is no qrels/test.tsv in it"),
         (
             {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": "1\t2\n"},
-            r"split test: no query with a text .*\(1 ids are in no document: '2'; .* like 'c1'",
+            r"split test: no query has a rel.*; 1 ids of links are in no text \('2'; .* like 'c1'",
         ),
     ],
 )

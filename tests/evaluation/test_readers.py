@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.corpus.rows import Findings
+from docemb_lib.corpus.reader import Problems
+from docemb_lib.corpus.sources import NO_SPLIT, split_in
 from docemb_lib.evaluation import Classification, Pairs
-from docemb_lib.evaluation.readers import NO_SPLIT, labelled_task, source_rows, split_in
+from docemb_lib.evaluation.readers import labelled_task, source_rows
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
 
@@ -103,17 +104,20 @@ def test_without_splits_a_share_of_each_class_is_drawn_and_equal_texts_stay_toge
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([{"body": "a", "label": "x"}], r"line 1: there is no field 'text' .* 'body', 'label'"),
+        (
+            [{"body": "a", "label": "x"}],
+            r"row 1: the field 'text' must hold .* missing; .* 'body', 'label'",
+        ),
         (
             [{"text": "a", "label": "x", "split": "held"}],
-            "line 1: the field 'split' is 'held'; write one of train, validation, test",
+            "row 1: the field 'split' must hold one of train, validation, test, but it is 'held'",
         ),
         (
             [
                 {"text": "a", "label": "x", "split": "test"},
                 {"text": "b", "label": "x", "split": ""},
             ],
-            r"line 2: the field 'split' is ''; write one of train",
+            r"row 2: the field 'split' must hold one of train, .*, but it is ''",
         ),
         ([], r"a\.jsonl: it holds no example; add some with the fields text"),
     ],
@@ -136,14 +140,14 @@ def test_the_text_of_an_example_may_be_joined_of_several_fields(tmp_path):
 def test_bad_rows_are_reported_together_or_left_out_on_request(tmp_path, bad, refused, caplog):
     file = write_rows(tmp_path / "a.jsonl", [*reviews(), bad, bad])
     refused(
-        r"a\.jsonl: 2 rows or files are bad: .*\(line 61, line 62\); mend them",
+        r"a\.jsonl, row 61: the field 'text' must .*, or leave out",
         task,
         "classification",
         file,
     )
     made = task("classification", file, skip_bad=True)
     assert sum(len(data.labels) for data in made.splits.values()) == 60
-    assert "a.jsonl: left out as bad: 2 rows or files" in caplog.text
+    assert "a.jsonl: left out: 2 × bad row or file" in caplog.text
 
 
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
@@ -172,7 +176,7 @@ def newsgroups(tmp_path: Path) -> Path:
 
 
 def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
-    rows = source_rows(str(folder), Findings())
+    rows = source_rows(str(folder), Problems())
     return [(split, row.fields["text"], row.fields["label"]) for split, row in rows]
 
 
@@ -221,4 +225,4 @@ def test_an_own_task_may_be_folders(newsgroups: Path, refused) -> None:
     }
     named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
     assert task("classification", named) == expected
-    refused("there is no field 'second'", task, "pairs", newsgroups)
+    refused("the field 'second' must hold a text", task, "pairs", newsgroups)

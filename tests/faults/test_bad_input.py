@@ -62,9 +62,9 @@ COMMANDS = [
     (
         "embed m in.jsonl -o out.npy",
         {"in.jsonl": b"{"},
-        "in.jsonl, item 1: this is not JSON .*leave out",
+        "in.jsonl, row 1: this is not JSON .*leave out",
     ),
-    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1', too"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1'; rename"),
     (
         "embed m in.jsonl -o out.npy",
         {"in.jsonl": DOCUMENT, "m/config.json": b"{"},

@@ -39,7 +39,7 @@ train, validation = run.history()
 run.save_figure(figures.plot_history(train, validation), "training", validation)
 scores = run.scores()
 student = run.link_student()
-run.finish(run.metrics(scores), scores=scores, student=student, tables=run.validation.tables)
+run.finish(run.metrics(scores), scores=scores, student=student, tables=run.evaluation.tables)
 """
 
 

@@ -64,28 +64,31 @@ def test_each_worker_has_a_gpu_of_its_own(monkeypatch, gpus, given):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
 
 
-def test_only_visible_gpus_are_given_out(monkeypatch):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    for visible, gpus in (("3,GPU-1a", ["3", "GPU-1a"]), ("", [])):
+@pytest.mark.parametrize(
+    ("visible", "count", "gpus"),
+    [("3,GPU-1a", 2, ["3", "GPU-1a"]), ("", 0, []), (None, 2, ["0", "1"])],
+)
+def test_only_visible_gpus_are_given_out(monkeypatch, visible, count, gpus):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert cluster._gpus() == gpus
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert cluster._gpus() == ["0", "1"]
+    assert cluster._gpus() == gpus
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster, "TIMEOUT", 0.5)
     file = tmp_path / "scheduler.json"
     file.write_text("[]")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("", 0)) as server:
 
         def answer():
             server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2")
 
         threading.Thread(target=answer, daemon=True).start()
         for scheduler, said in {
-            address: ".*MemoryError",
+            f"tcp://127.0.0.1:{server.getsockname()[1]}": ".*MemoryError",
+            f"tcp://127.0.0.1:{silent.getsockname()[1]}": "TimeoutError",
             "tcp://127.0.0.1:9": "TimeoutError",
             "tls://a:1": ".*TLS",
             str(file): "TypeError",

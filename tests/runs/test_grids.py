@@ -6,19 +6,17 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import REPOSITORY, write_files
+from conftest import REPOSITORY
 
 from docemb_lib import grid, sweep
-from docemb_lib.runs.grids import load_grid, names_in_grids
+from docemb_lib.runs.grids import load_grid
 from docemb_lib.runs.plan import resolve_sweep, runs_of
-from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.profile import width as width_of
 from docemb_lib.thesis.values import published
 
-MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 PARAMS = REPOSITORY / "params"
-FINAL_NAMES = ("cosine-masked", "MSE-contextual", "only-MSE")
+MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 SIZES = {
     "structural": ("03_structural", 11),
     "paragraph-vector": ("02_paragraph_vector", 36 + 9),
@@ -34,57 +32,9 @@ SIZES = {
 }
 
 
-ONLY_MSE = ["only-MSE", "only-structural;mm-MSE"]
-WITHOUT_CONTEXT = MARGIN | {"contextual_teacher": None}
-NAMED = [
-    ("06_evaluation", WITHOUT_CONTEXT | {"max_structural_len": None}, ONLY_MSE),
-    ("06_evaluation", WITHOUT_CONTEXT | {"max_structural_len": 384}, []),
-    ("03_structural", MARGIN | {"seed": 3, "documents": 9}, ONLY_MSE),
-    ("03_structural", {"structural_loss": "cosine"}, ["only-structural;cosine"]),
-    ("03_structural", {"structural_loss": "mse"}, []),
-    ("01_corpus", {}, []),
-]
-
-
-@pytest.mark.parametrize(("notebook", "given", "names"), NAMED)
-@pytest.mark.parametrize("profile", ["thesis", "tiny"])
-def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
-    profile = Profile.load(profile)
-    plain = profile.student.model_copy(update={"lexical": 0})
-    run = Run.of(notebook, profile.model_copy(update={"student": plain}), **given)
-    assert names_in_grids(run) == names
-    assert names_in_grids(run, "final") == [name for name in names if name == "only-MSE"]
-
-
-@pytest.mark.parametrize(
-    ("section", "changed"),
-    [
-        ("student", {"pooling": "lead"}),
-        ("student", {"lexical": 8}),
-        ("structural_teacher", {"long": "chunks"}),
-    ],
-)
-def test_a_student_of_another_form_has_no_name_of_the_thesis(section, changed):
-    profile = Profile.load("thesis")
+def with_setting(profile, section, **changed):
     settings = getattr(profile, section).model_copy(update=changed)
-    other = profile.model_copy(update={section: settings})
-    for given, name in zip(grid("final"), FINAL_NAMES, strict=True):
-        assert name in names_in_grids(Run.of("06_evaluation", profile, **given))
-        assert names_in_grids(Run.of("06_evaluation", other, **given)) == []
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ("{a: {lam: 0.5}}", "names: a: 2 runs have these parameters; give parameters that one run"),
-        ("{a: {lam: 0.7}}", "names: a: 0 runs have"),
-    ],
-)
-def test_a_name_in_a_grid_is_that_of_one_run(tmp_path, refused, names, said):
-    axes = "{lam: [0.2, 0.5], structural_loss: [mse, cosine]}"
-    path = tmp_path / "mine.yaml"
-    path.write_text(f"notebook: 05_weighting\naxes: {axes}\nnames: {names}")
-    refused(said, load_grid, path, Profile.load("tiny"))
+    return profile.model_copy(update={section: settings})
 
 
 def test_these_are_all_grids():
@@ -98,6 +48,7 @@ def as_set(runs):
 
 STRUCTURAL = ["structural_loss", "distance", "gamma"]
 PROJECTIONS = [*STRUCTURAL, "contextual_teacher", "student_projection", "contextual_projection"]
+LENGTHS = ["lam", "max_structural_len"]
 COSINE = {
     "structural_loss": "cosine",
     "contextual_teacher": "PV",
@@ -105,16 +56,11 @@ COSINE = {
     "contextual_projection": "-",
 }
 MAX_MARGIN = {
-    "structural_loss": "max-margin",
-    "distance": "mse",
-    "gamma": 1.0,
+    **MARGIN,
     "contextual_teacher": "DM",
     "student_projection": "768(ReLU)x1024(ReLU)x768",
     "contextual_projection": "768",
 }
-
-
-LENGTHS = ["lam", "max_structural_len"]
 FIGURES = [
     ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
     ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
@@ -133,8 +79,6 @@ def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns, fixed):
         rows = rows[rows["contextual_teacher"].notna()]
     expected = [{**fixed, **row} for row in rows[columns].to_dict("records")]
     assert as_set(grid(name)) == as_set(expected)
-    if fixed:  # then the grid says all of these, whatever a profile has
-        assert all({*columns} <= run.keys() for run in grid(name))
 
 
 def test_the_paragraph_vectors_are_those_of_figure_4_5():
@@ -146,38 +90,39 @@ def test_the_paragraph_vectors_are_those_of_figure_4_5():
     assert {run["compound"] for run in runs[36:]} == {*rows["label"]} - {*singles["label"]}
 
 
-def test_the_final_students_are_those_of_section_5_1():
-    masked, contextual, only = grid("final")
-    lam = {"contextual_teacher": "PV", "lam": 0.5, "max_structural_len": 384}
-    assert masked.items() >= {"structural_loss": "cosine", **lam}.items()
-    margin = {"structural_loss": "max-margin", "gamma": 1.0, "max_structural_len": None}
-    assert contextual.items() >= {**margin, "contextual_teacher": "DM"}.items()
-    assert only.items() >= {**MARGIN, "contextual_teacher": None}.items()
-
-
-def load_runs(folder, profile, *runs):
-    """The runs of a grid in the thesis' widths, scaled to a profile."""
-    file = folder / "scaled.yaml"
-    file.write_text(json.dumps({"notebook": "04", "scale": "thesis", "runs": runs}))
-    return load_grid(file, profile).runs
-
-
-def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
+def test_widths_and_masks_are_scaled_to_the_profile():
     tiny = Profile.load(PARAMS / "tiny.yaml")
     sides = []
     for run in grid("projections-contextual", tiny):
         sides.append((run["student_projection"], run["contextual_projection"]))
-    assert sides[0] == ("384(ReLU)x512(ReLU)x384", "100(ReLU)x384")
+    assert sides[0] == ("384(ReLU)x512(ReLU)x384", "50(ReLU)x384")
     assert sides[4:6] == [("384(ReLU)x512", "384x512"), ("384(ReLU)x512", "512")]
-    assert sides[12:] == [("512(ReLU)x200", "-"), ("384", "100x384"), ("384", "384"), ("200", "-")]
+    assert sides[12:] == [("512(ReLU)x200", "-"), ("384", "512x384"), ("384", "384"), ("200", "-")]
     assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
-    projection = "768(ReLU,drop0.15,norm)x1024x768(norm)"
-    run = {"contextual_teacher": "DM", "student_projection": projection}
-    (scaled,) = load_runs(tmp_path, tiny, run)
-    assert scaled["student_projection"] == "384(ReLU,drop0.15,norm)x512x384(norm)"
     vectors = grid("paragraph-vector", tiny)
     assert sorted({run["vector_size"] for run in vectors[:36]}) == [50, 384, 512]
     assert vectors[36]["compound"] == "DM;512;stem;2+DBOW;512;None;2"
+
+
+LAYERS = "768(ReLU,drop0.15,norm)x1024x"
+SCALED = [  # a side ends as wide as the larger embedding, or as a teacher without a projection
+    ({"student_projection": f"{LAYERS}768(norm)"}, "384(ReLU,drop0.15,norm)x512x500(norm)", "500"),
+    ({"student_projection": "768", "contextual_projection": "-"}, "500", "-"),
+    ({"student_projection": "768x768"}, "384x500", "500"),
+]
+
+
+@pytest.mark.parametrize("scale", ["scale: thesis, ", ""])
+@pytest.mark.parametrize(("given", "student", "contextual"), SCALED)
+def test_a_grid_is_scaled_where_it_says_so(tmp_path, given, student, contextual, scale):
+    tiny = Profile.load(PARAMS / "tiny.yaml")
+    dm = tiny.contextual_teachers.DM.model_copy(update={"vector_size": 500})
+    run = {"contextual_teacher": "DM", "contextual_projection": "768", **given}
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{{{scale}runs: [{json.dumps(run)}]}}")
+    (scaled,) = load_grid(file, with_setting(tiny, "contextual_teachers", DM=dm)).runs
+    expected = {"student_projection": student, "contextual_projection": contextual}
+    assert scaled == run | (expected if scale else {})
 
 
 @pytest.mark.parametrize("profile", ["small", PARAMS / "tiny.yaml"])
@@ -193,19 +138,6 @@ def test_every_grid_resolves_at_any_widths_to_runs_that_are_told_apart(
     for identity in ("label", "key", "folder"):
         assert len({getattr(run, identity) for run in planned}) == size
     assert {run.parameters["seed"] for run in planned} == {1}
-
-
-@pytest.mark.parametrize(("teacher", "last"), [("DM", "768"), ("DBOW", "1024")])
-def test_projections_end_as_wide_as_the_larger_embedding(teacher, last, tmp_path):
-    tiny = Profile.load(PARAMS / "tiny.yaml")
-    teachers = tiny.contextual_teachers
-    wide = getattr(teachers, teacher).model_copy(update={"vector_size": 500})
-    changed = {"contextual_teachers": teachers.model_copy(update={teacher: wide})}
-    sides = {"student_projection": f"768(ReLU)x{last}", "contextual_projection": last}
-    run = {"contextual_teacher": teacher, **sides}
-    (scaled,) = load_runs(tmp_path, tiny.model_copy(update=changed), run)
-    assert scaled["student_projection"] == "384(ReLU)x500"  # and not 384, as narrow teachers do
-    assert scaled["contextual_projection"] == "500"
 
 
 @pytest.mark.parametrize("profile", ["thesis", "thesis-mini"])
@@ -241,9 +173,8 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
+        ("", "mine.yaml: there are no runs; list some"),
         ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
-        ("notebook: 05_weighting", "mine.yaml: there are no runs; list some"),
         ("{notebook: 05, axes: {lam: 0.5}}", "axes.0.lam: input should be a valid list, got 0.5"),
         ("{notebook: 05, axes: [{lam: [1]}, {lam: []}]}", "axes.1.lam: list should have at least"),
         ("{notebook: 05, runs: {lam: 1}}", "runs: Input should be a valid list"),
@@ -252,12 +183,7 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
         ("{notebook: 05, runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter"),
         ("{notebook: 05, axes: {gamma: [0.1, 0.5]}}", "run 2: it is the same as run 1"),
         ("{notebook: 05, scale: thsis, runs: [{}]}", "scale: input should be 'thesis', got 'thsi"),
-        (
-            "{notebook: 05, scale: thesis, "
-            "runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
-            "run 1: student_projection: 768x99 cannot be scaled to the profile, "
-            "because it does not end in 768 or 100",
-        ),
+        ("{notebook: 05, scale: thesis, runs: [{lam: 2}]}", "run 1: lam: input should be less"),
         ("{notebook: 05, runs: [{profile: tiny}]}", "run 1: profile: a sweep has one profile for"),
     ],
 )
@@ -266,17 +192,6 @@ def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(
 ):
     refused(f"^(?=.*mine.yaml).*{re.escape(said)}", resolve, text)
     assert not (workspace_root / "outputs").exists()
-
-
-def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
-    small = Profile.load("small")
-    plain = "runs: [{contextual_teacher: DM, student_projection: 768x100}]"
-    folder = workspace_root / "params" / "grids"
-    for text, projection in ((plain, "768x100"), (f"scale: thesis, {plain}", "384x8")):
-        write_files(folder, {"mine.yaml": f"{{notebook: 05, {text}}}"})
-        for name in ("mine", folder / "mine.yaml"):
-            (run,) = load_grid(name, small).runs
-            assert run["student_projection"] == projection
 
 
 def test_parameters_that_are_no_grid_and_a_grid_of_another_notebook_are_refused(

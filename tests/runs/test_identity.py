@@ -149,7 +149,6 @@ def changed(profile, section, **changes):
         ("training", {"save_every": 7, "log_every": 3, "report_to": ["wandb"]}, []),
         ("training", {"batch_tokens": 9, "checkpointing": True, "compile": False}, []),
         ("simde", {"language": "de"}, ["07_simde"]),
-        ("evaluation", {"few_shot": [3]}, ["07_simde"]),
         ("evaluation", {"seeds": 9}, ["06_evaluation", "07_simde"]),
     ],
 )

@@ -15,7 +15,7 @@ class ARun:
     label: str
     folder: Path = Path("the-folder")
     notebook: str = "05_weighting"
-    compared: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
 
 @pytest.fixture

@@ -65,11 +65,10 @@ def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(write)
     assert set(with_failed["error"].dropna()) == {"ValueError: no"}
 
 
-def test_what_is_being_written_or_compared_or_of_another_version_is_left_out(write, caplog):
+def test_what_is_being_written_or_of_another_version_is_left_out(write, caplog):
     assert records.frame().empty
     write("k1")
     write("k1.partial")
-    write("comparison-k1")
     damaged = write("k2") / records.RECORD
     damaged.write_text(damaged.read_text()[:-9])
     other = write("k3") / records.RECORD
@@ -85,8 +84,8 @@ def test_a_kernel_sees_the_record_of_the_run_that_it_fills(write, monkeypatch):
     write("k0")
     write("k1")  # of an earlier execution
     partial = write("k1.partial", metrics={"mean": 0.9})
-    monkeypatch.setenv(records.EXECUTED, json.dumps({"folder": str(partial)}))
-    assert records.executed_here().folder == partial
+    monkeypatch.setenv(records.EXECUTED, str(partial))
+    assert records.filled_here() == partial
     assert records.frame()["validation"].tolist() == [0.7, 0.9]
 
 

@@ -14,15 +14,13 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.cli.report import print_report
 from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval, Score, protocols
 from docemb_lib.evaluation.scoreboard import with_interval
-from docemb_lib.evaluation.tasks import relevant_lengths
 from docemb_lib.evaluation.uncertainty import OVERALL, differences, holm, score_intervals
-from docemb_lib.runs import scores as module
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.kinds import Form, Identity, Kind
 from docemb_lib.runs.models import Fitted, Model, scored_model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import Final, Scorer, TaskLengths, by_found
+from docemb_lib.runs.scores import Final, Scorer
 from docemb_lib.settings.sections import Evaluation
 
 TEXTS = [f"text {i}" for i in range(8)]
@@ -51,11 +49,11 @@ def labelled(split, n):
     return Labelled([f"{split} {i}" for i in range(n)], [f"c{i % 2}" for i in range(n)])
 
 
-def scorer_of(tasks, **evaluation):
+def scorer_of(tasks, *, final=True, **evaluation):
     names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
     settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
     corpus = SimpleNamespace(fingerprint="corpus")
-    scorer = Scorer(SimpleNamespace(evaluation=settings), corpus)
+    scorer = Scorer(SimpleNamespace(evaluation=settings), corpus, final=final)
     scorer.task = tasks.__getitem__
     return scorer
 
@@ -76,7 +74,7 @@ TASKS = {
 def test_the_final_evaluation_scores_test_splits_in_every_round(workspace_root):
     scorer = scorer_of(TASKS, rounds=[10, None], map_at=1)
     hashed = Hashed()
-    rounds = scorer.by_round([hashed.model], final=True)
+    rounds = scorer.by_round([hashed.model])
     assert list(rounds) == ["10", "all"]
     head = scorer.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -96,9 +94,9 @@ def test_the_final_evaluation_scores_test_splits_in_every_round(workspace_root):
 
 
 def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(workspace_root):
-    scorer = scorer_of(TASKS, limit=20, folds=3)
+    scorer = scorer_of(TASKS, final=False, limit=20, folds=3)
     hashed = Hashed()
-    rounds = scorer.by_round([hashed.model], final=False)
+    rounds = scorer.by_round([hashed.model])
     assert list(rounds) == ["all"]
     head = scorer.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -118,37 +116,19 @@ def test_what_is_scored_is_not_scored_again(workspace_root):
     sort = {"sort": TASKS["sort"]}
     first = scorer_of(sort)
     model = Hashed().model
-    once = first.by_round([model], final=True)
+    once = first.by_round([model])
     assert first.is_scored(model)
     assert not first.is_scored(Model(Identity(Kind.BM25), model.embedder))  # which only ranks
-    assert not first.is_scored(model, final=False)  # the validation split is another score
+    assert not scorer_of(sort, final=False).is_scored(model)  # another split, another score
     both = scorer_of({**sort, "find": TASKS["find"]})
     assert not both.is_scored(model)
     hashed = Hashed()
-    again = both.by_round([hashed.model], final=True)
+    again = both.by_round([hashed.model])
     assert again["all"]["m"]["sort"] == once["all"]["m"]["sort"]
     assert hashed.asked == [TASKS["find"].texts("test")]
     for changed in ({"seeds": 3}, {"map_at": 1}, {"rounds": [10]}):
         assert not scorer_of(sort, **changed).is_scored(model)
     assert scorer_of(sort, limit=5, folds=2).is_scored(model)  # those are of runs
-
-
-def test_heads_of_few_examples_are_trained_for_classification_alone(workspace_root):
-    splits = {}
-    for split in ("train", "test"):
-        texts = [f"{split} {label} {i}" for label in "ab" for i in range(4)]
-        splits[split] = Labelled(texts, ["a"] * 4 + ["b"] * 4)
-
-    def embed(texts):
-        return np.array([[" a " in text, " b " in text] for text in texts], np.float32)
-
-    model = Model(Identity(Kind.STUDENT, name="exact"), Embedder("exact", "exact", embed))
-    tasks = {"package": Classification("package", splits), "find": TASKS["find"]}
-    scores = scorer_of(tasks, few_shot=[2, 4, 5]).few_shot([model])
-    assert scores["value"].dtype == float
-    assert set(scores["per_class"]) == {2, 4}  # a class has four
-    assert (set(scores["task"]), len(scores)) == ({"package"}, 2 * 10 * 2)
-    assert scorer_of({"find": TASKS["find"]}).few_shot([model]).empty
 
 
 def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(workspace_root):
@@ -208,7 +188,7 @@ def rounds(monkeypatch):
     """Gives all models their scores in rounds of these names, {round: {model: {task: score}}}."""
     given = {}
 
-    def by_round(scorer, models, *, final):
+    def by_round(scorer, models):
         scores = {}
         for name, of_round in given.items():
             scores[name] = {model.label: of_round[model.fingerprint] for model in models}
@@ -225,7 +205,7 @@ def rounds(monkeypatch):
 def evaluated(models, student=STUDENT):
     """An evaluation whose only round is "all"."""
     references = [model for model in models if model.kind != Kind.STUDENT]
-    scorer = Scorer(SimpleNamespace(evaluation=Evaluation()), None)
+    scorer = Scorer(SimpleNamespace(evaluation=Evaluation()), None, final=True)
     return scorer.evaluate(models, student=student, references=references)
 
 
@@ -299,13 +279,13 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     model = Model(Identity(Kind.BM25), Fitted("r", rank))
     scorer = scorer_of(tasks)
     for _ in range(2):
-        scores = scorer.by_round([model], final=True)["all"]["BM25"]
+        scores = scorer.by_round([model])["all"]["BM25"]
     assert (asked, list(scores)) == ([TEXTS[:5]], ["find"])
     # Ties stand in the order of ids, the last first.
     assert scores["find"].mean == pytest.approx((1 + (1 / 1 + 2 / 4) / 2) / 2)
     assert scorer.is_scored(model)
     left_out = Model(Identity(Kind.FUSION), Fitted("u", unfit))
-    assert [*scorer.by_round([model, left_out], final=True)["all"]] == ["BM25"]
+    assert [*scorer.by_round([model, left_out])["all"]] == ["BM25"]
 
 
 def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
@@ -359,54 +339,6 @@ def test_a_plan_ends_with_one_table_and_what_its_last_evaluation_concludes(
     assert said == "It is good."
     assert link == f"student:            outputs/students/{run.slug}"
     assert (workspace_root / "outputs/students" / run.slug).resolve() == workspace_root / "trained"
-
-
-def test_lengths_are_counted_once_in_the_structural_teachers_tokens(small, monkeypatch):
-    counted = []
-
-    def count_tokens(texts):
-        counted.append(list(texts))
-        return [len(text.split()) for text in texts]
-
-    sbert = SimpleNamespace(count_tokens=count_tokens)
-    monkeypatch.setattr(module, "sbert_of", lambda settings, long: sbert)
-    splits = {"train": Labelled(["a", "b b"], [0, 1]), "test": Labelled(["d d d", "a"], [0, 1])}
-    task = Classification("sort", splits)
-    scorer = Scorer(small, SimpleNamespace(fingerprint="c"))
-    scorer.task = {"package": task}.__getitem__
-    for _ in range(2):
-        lengths = scorer.lengths("package")
-        assert lengths.examples.tolist() == [3, 1]
-        assert lengths.relevant.shape == (2, 0)
-    assert counted == [task.texts("test")]
-
-
-def test_retrieval_by_length_of_documents_has_the_mean_precision_of_each_query(workspace_root):
-    """Queries 0 to 19 have a short and a long document to find, 20 to 29 two long ones."""
-    relevant = [[100 + n, 200 + n] for n in range(20)]
-    relevant += [[210 + n, 220 + n] for n in range(20, 30)]
-    texts = [f"text {n}" for n in range(260)]
-    task = Retrieval("find", {"test": Ranking(texts, list(range(30)), relevant)})
-    X = np.random.default_rng(0).normal(size=(260, 4)).astype(np.float32)
-    model = Model(Identity(Kind.STUDENT, name="m"), Embedder("m", "1", lambda texts: X))
-    scorer = scorer_of({"find": task})
-    tokens = [100] * 200 + [1000] * 60
-    lengths = TaskLengths(np.full(30, 5), relevant_lengths(task, tokens))
-    scorer.lengths = lambda name: lengths
-    frame = scorer.by_length([model])
-    frame = frame[frame["task"] == by_found("find")].set_index("bucket")
-    assert frame["examples"].to_dict() == {"1-256": 20, "> 256": 30}
-
-    norms = np.linalg.norm(X, axis=1)
-    cosines = X @ X.T / norms / norms[:, None]
-    precisions = []
-    for query, wanted in enumerate(relevant):
-        order = [row for row in np.argsort(-cosines[query]) if row != query]
-        for number, row in enumerate(sorted(wanted, key=order.index), start=1):
-            bucket = "1-256" if row < 200 else "> 256"
-            precisions.append((bucket, query, number / (order.index(row) + 1)))
-    means = pd.DataFrame(precisions).groupby([0, 1])[2].mean().groupby(level=0).mean()
-    assert frame["value"].to_dict() == pytest.approx(means.to_dict(), abs=1e-6)
 
 
 @pytest.mark.parametrize(("tasks", "said"), [(["halves"], True), (["halves", "links"], False)])

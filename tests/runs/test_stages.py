@@ -80,11 +80,9 @@ def test_words_are_written_once_for_each_preprocessing(make, trained):
 def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make, trained):
     texts = make().corpus.texts("validation")[:]
     dbow = make(dm=False, vector_size=3, preprocess="none").model
-    assert trained == ["DBOW;3;None;2"]
     compound = make(compound="DBOW;3;None;2+DM;4;lowercase;2").model
     assert compound.label == "DM;4;lowercase;2+DBOW;3;None;2"
     rows = compound.embed(texts)
-    assert rows.shape == (4, 7)
     np.testing.assert_array_equal(rows[:, 4:], dbow.embed(texts))
     np.testing.assert_array_equal(rows[:, :4], make(vector_size=4).model.embed(texts))
     assert trained == ["DBOW;3;None;2", "DM;4;lowercase;2"]
@@ -92,12 +90,11 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
     assert trained[2:] == ["DM;4;lowercase;2"]
 
 
-def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained, monkeypatch):
+def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, monkeypatch):
     run = make()
     models = contextual_models(run.teachers)
     labels = [model.label for model in models.values()]
     assert labels == ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"]
-    assert len(trained) == 2
     texts = run.corpus.texts("validation")[:]
     rows = models[Kind.PV].embed(texts)
     np.testing.assert_array_equal(rows, run.teachers.contextual("PV").embed(texts))
@@ -150,64 +147,50 @@ def with_another_corpus(make, workspace_root):
 
 
 def test_teachers_with_a_corpus_of_their_own_never_see_held_out_documents(
-    make, with_another_corpus
-):
-    with_another_corpus()
-    run = make()
-    words = run.teachers.words("none")
-    lines = set(words.file.read_text(encoding="utf-8").splitlines())
-    spelled = {}
-    for name in ("train", "validation", "tasks"):
-        spelled[name] = {" ".join(text.upper().split()) for text in run.corpus.texts(name)}
-    held_out = spelled["validation"] | spelled["tasks"]
-    assert (len(held_out), len(lines), words.documents) == (24, 46, 46)
-    assert not lines & held_out
-    assert spelled["train"] <= lines  # what students learn from, in the other spelling
-    assert len(spelled["train"]) == 16
-
-
-def test_teachers_of_different_corpora_are_never_mixed(make, with_another_corpus, trained):
-    run = make()
-    fingerprints = [run.teachers.contextual("DM").fingerprint]
-    rows = run.teachers.embeddings(run.teachers.contextual("DM"), "train", 9)
-    root = with_another_corpus()
-    other = make()
-    fingerprints.append(other.teachers.contextual("DM").fingerprint)
-    others = other.teachers.embeddings(other.teachers.contextual("DM"), "train", 9)
-    assert np.abs(others - rows).max() > 0
-    assert len(folders("corpus")) == 1  # the students'
-    assert other.key != run.key
-    lsa = {each.teachers.contextual("LSA").fingerprint for each in (run, other)}
-    assert len(lsa) == 2
-    (root / "more" / "0.txt").write_text("It has changed, and is read again. " * 9)
-    fingerprints.append(make().teachers.contextual("DM").fingerprint)
-    assert len({*fingerprints}) == len(trained) == 3
-
-
-def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
     make, with_another_corpus, monkeypatch
 ):
+    """The build is killed, and goes on after its last whole part."""
     with_another_corpus()
     monkeypatch.setattr(build, "PART", 8)
-    run = make()
-    run.corpus.folder  # noqa: B018, not what is killed
+    corpus = make().corpus
+    spelled = {}
+    for name in ("train", "validation", "tasks"):
+        spelled[name] = {" ".join(text.upper().split()) for text in corpus.texts(name)}
     write = build._write
     written = []
-    parts = [3]  # after which the build is killed
 
-    def noted(file, *given):
-        if parts == [len(written)]:
+    def killed_after_three(file, *given):
+        if len(written) == 3:
             raise KeyboardInterrupt
         written.append(file.name)
         write(file, *given)
 
-    monkeypatch.setattr(build, "_write", noted)
-    with pytest.raises(KeyboardInterrupt):
-        run.teachers.words("none")
-    parts.clear()
-    assert make().teachers.words("none").documents == 46  # as of an unbroken build, see above
-    assert written == [f"{number:05}.arrow" for number in range(6)]
-    assert [path.suffix for path in folders("teacher-corpus")] == [""]
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "_write", killed_after_three)
+        with pytest.raises(KeyboardInterrupt):
+            make().teachers.words("none")
+    words = make().teachers.words("none")
+    lines = set(words.file.read_text(encoding="utf-8").splitlines())
+    held_out = spelled["validation"] | spelled["tasks"]
+    assert (len(held_out), len(lines), words.documents) == (24, 46, 46)
+    assert not lines & held_out
+    assert spelled["train"] <= lines  # what students learn from, in the other spelling
+
+
+def test_teachers_of_different_corpora_are_never_mixed(make, with_another_corpus, trained):
+    run = make()
+    rows = run.teachers.embeddings(run.teachers.contextual("DM"), "train", 9)
+    root = with_another_corpus()
+    other = make()
+    others = other.teachers.embeddings(other.teachers.contextual("DM"), "train", 9)
+    assert np.abs(others - rows).max() > 0
+    assert len(folders("corpus")) == 1  # the students'
+    assert other.key != run.key
+    (root / "more" / "0.txt").write_text("It has changed, and is read again. " * 9)
+    runs = (run, other, make())
+    for name in ("DM", "LSA"):
+        assert len({each.teachers.contextual(name).fingerprint for each in runs}) == 3
+    assert len(trained) == 3
 
 
 def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(
@@ -230,15 +213,13 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
         refused(said, lambda: make().corpus.folder)
     file.write_text(MINE)
     assert len(make().corpus.split("train")) == 16
-    run = Run.of("03_structural", Profile.load("mine"), documents=999)
-    said = "documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer"
-    refused(said, run.check)
-    for given, said in {
-        "lexical: 17": "student.lexical: 17 are asked for",
-        "layers: [6]": "layers 0 to 5; name",
-    }.items():
+    for given, documents, said in (
+        ("pooling: mean", 999, "documents: 999 are .* the corpus has 16 documents; ask for fewer"),
+        ("lexical: 17", 9, "student.lexical: 17 are asked for"),
+        ("layers: [6]", 9, "layers 0 to 5; name"),
+    ):
         file.write_text(MINE.replace("L6-v2}\nparam", f"L6-v2, {given}}}\nparam"))
-        refused(said, Run.of("06_evaluation", Profile.load("mine"), documents=9).check)
+        refused(said, Run.of("06_evaluation", Profile.load("mine"), documents=documents).check)
 
 
 def test_the_mask_keeps_exactly_the_documents_that_the_teacher_reads_whole(make, monkeypatch):

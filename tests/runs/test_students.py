@@ -4,19 +4,17 @@ from pairs.
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from conftest import make_workspace
-from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import nn
 
 from docemb_lib.losses import (
     CCA,
     Contrastive,
-    MaskedLanguageHead,
     MaxMargin,
     SoftCCA,
     Weighting,
@@ -41,10 +39,10 @@ class Embeddings(nn.Linear):
 
 def objective_of(training=(), **parameters):
     torch.manual_seed(0)
-    widths = {"structural": D, "contextual": C}
+    teachers = SimpleNamespace(of_student={"contextual": SimpleNamespace(dim=C)})
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
     profile = Profile(name="invented", parameters=parameters, training=dict(training))
-    return make_objective(Embeddings(D, D), Run("05_weighting", profile), widths)
+    return make_objective(Embeddings(D, D), Run("05_weighting", profile), teachers)
 
 
 CASES = [
@@ -120,18 +118,14 @@ def test_a_student_learns_from_both_teachers(monkeypatch):
         assert np.isfinite(frame[["structural", "contextual", "l2", "sdl"]].to_numpy()).all()
         expected = 0.5 * frame["structural"] + 0.5 * frame["contextual"]  # lam is 0.5
         np.testing.assert_allclose(frame["loss"], expected, rtol=1e-5)
-    with safe_open(run.student / "projections.safetensors", "numpy") as saved:
-        assert saved.get_tensor("contextual.student_projection.layers.0.weight").shape == (8, 384)
-        assert saved.get_tensor("contextual.loss.student_decorrelation.normaliser") > 1
     # All that was trained and accumulated is there again.
     _, validations = run.history()
     rows = len(run.corpus.split("validation"))
     settings = {"batch_size": 6, "dtype": AUTOCAST[precision_of(None)]}
-    for objective, row in (
-        (run.students.initial_objective(), validations.iloc[0]),
-        (run.students.objective(), validations.iloc[-1]),
-    ):
+    for trained, row in ((False, validations.iloc[0]), (True, validations.iloc[-1])):
+        objective = run.students.objective(trained=trained)
         assert not objective.training
+        assert (objective.teachings[1].loss.student_decorrelation.normaliser > 1) == trained
         documents = run.students.training_documents(objective.student, "validation", rows)
         for name, value in validate(objective, documents, **settings).items():
             assert value == pytest.approx(row[name], rel=1e-3)
@@ -154,14 +148,14 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(monke
     run = from_pairs()
     train, validation = run.history()
     student = Student.load(run.student)
-    left = len(run.students.paired_documents(student, "train", 24))
+    left = len(run.students.training_documents(student, "train", 24))
     assert 12 <= left <= 24
     assert train["step"].tolist() == list(range(1, left // 6 + 1))
     assert {"loss", "contrast", "mlm", "norm", "spread"} <= set(validation.columns)
     untrained = Student.load(run.students.untrained)
     assert np.abs(student.embed(["A text."]) - untrained.embed(["A text."])).max() > 1e-4
-    head = MaskedLanguageHead(student.dim, student.config.vocab_size)
-    head.load_state_dict(load_file(run.student / "head.safetensors"))
+    initial, learnt = (run.students.objective(trained=trained).head for trained in (False, True))
+    assert not torch.equal(learnt.dense.weight, initial.dense.weight)
     monkeypatch.setattr(Students, "_train", lambda *_: None)
     assert from_pairs().student == run.student
     assert from_pairs({"language": "de"}).student != run.student
@@ -173,11 +167,11 @@ def test_it_learns_from_dropout_without_a_head():
     _, validation = run.history()
     assert "contrast" in validation
     assert "mlm" not in validation
-    assert not (run.student / "head.safetensors").exists()
+    assert run.students.objective().head is None
     assert json.loads((run.student / "config.json").read_text())["hidden_dropout_prob"] == 0.1
     # What it is compared with has no dropout of pairs.
     assert run.students.untrained == from_pairs().students.untrained
-    documents = run.students.paired_documents(Student.load(run.student), "train", 24)
+    documents = run.students.training_documents(Student.load(run.student), "train", 24)
     packed = documents.pack(range(len(documents)), epoch=0, budget=10_000)
     assert max(size for part in packed.parts for size in part.texts.sizes) == 16
     assert "| `pairs` | dropout |" in (run.student / "README.md").read_text()

@@ -28,7 +28,7 @@ from docemb_lib.runs.scores import Scorer
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 ENVIRONMENT = {**AS_A_USER, "CUDA_VISIBLE_DEVICES": ""}
 SLUG = "small-corpus-seed{}"
-PAGE = f"comparison-{SLUG.format(0)}"
+FIRST = SLUG.format(0)
 CELLS = """
 import os, psutil, signal, sys, time
 import numpy as np
@@ -131,11 +131,11 @@ def folders_in(root):
 
 
 def assert_complete(root, seeds=2):
-    """Each run has one folder, the comparison is there, and nothing half-made is left."""
+    """Each run has one folder, the first shows all of them, and nothing half-made is left."""
     frame = records.frame("01_corpus", failed=True)
     assert frame["status"].tolist() == ["done"] * seeds
     assert sorted(frame["validation"]) == sorted(frame["seed"]) == [*range(seeds)]
-    assert folders_in(root) == [PAGE, *map(SLUG.format, range(seeds))]
+    assert folders_in(root) == [*map(SLUG.format, range(seeds))]
     for folder in folders_in(root):
         assert (root / "outputs/runs/01_corpus" / folder / NOTEBOOK).is_file()
 
@@ -146,11 +146,11 @@ def distributed(monkeypatch):
     calls = []
 
     def distribute(client, planned, progress, *, wait):
-        calls.append([(run.parameters["lam"], len(run.compared)) for run in planned])
+        calls.append([(run.parameters["lam"], len(run.beside)) for run in planned])
         failed = {run: "no luck" for run in planned if run.parameters["lam"] == 0.8}
         for run in planned:
             if run not in failed:
-                record_of(run).write(run.folder, {})
+                record_of(run, shown=[*run.beside]).write(run.folder, {})
                 (run.folder / NOTEBOOK).touch()
         return failed
 
@@ -172,7 +172,7 @@ def test_grids_that_follow_each_other_are_shared_out_together_and_compared(plan_
     lines = f"[{ALONE % 3}, {PAIR % (0.5, 0.6)}, {PAIR % (0.7, 0.8)}]"
     assert sweeps.execute_plan(plan_of(lines)) == ["no luck"]
     together = [(0.5, 0), (0.6, 0), (0.7, 0), (0.8, 0)]
-    assert distributed == [[(0.3, 0)], together, [(0.5, 2), (0.7, 1)]]
+    assert distributed == [[(0.3, 0)], together, [(0.5, 2)]]
     distributed.clear()
     assert sweeps.execute_plan(plan_of(lines)) == ["no luck"]
     assert distributed == [[(0.8, 0)]]
@@ -235,14 +235,14 @@ def test_runs_on_as_many_workers_take_one_wave_share_embeddings_and_are_then_com
     assert lines[1].startswith("begins  01_corpus  small-corpus-seed")
     assert "[2/2] done in " in stdout
     assert lines[-2].split() == ["runs:", "outputs/runs/01_corpus"]
-    assert lines[-1].split() == ["comparison:", f"outputs/runs/01_corpus/{PAGE}"]
+    assert lines[-1].split() == ["comparison:", f"outputs/runs/01_corpus/{FIRST}"]
     folder = root / "outputs/runs/01_corpus"
-    assert "records: 2" in (folder / PAGE / NOTEBOOK).read_text()
-    written = (folder / PAGE).stat().st_mtime_ns
+    assert "records: 2" in (folder / FIRST / NOTEBOOK).read_text()
+    written = (folder / FIRST).stat().st_mtime_ns
     monkeypatch.setattr(cluster, "local_workers", lambda count: pytest.fail("workers started"))
     frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # nothing to do
     assert frame["seed"].tolist() == [0, 1]
-    assert (folder / PAGE).stat().st_mtime_ns == written
+    assert (folder / FIRST).stat().st_mtime_ns == written
 
 
 @pytest.mark.slow
@@ -261,14 +261,13 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
     frame = records.frame("01_corpus", failed=True)
     assert frame.set_index("seed")["status"].sort_index().tolist() == ["failed", "failed", "done"]
     names = [SLUG.format(name) for name in ("0.failed", "1.failed", "2")]
-    assert folders_in(root) == [PAGE.replace("0", "2"), *names]
+    assert folders_in(root) == names
     assert 'raise RuntimeError("no luck")' in records.read(folder / names[1]).traceback
     assert "psutil.Process().parents()" in (folder / names[0] / NOTEBOOK).read_text()
     assert sorted(begun(root)) == [0, 0, 0, 1, 2, 2]
     assert not (root / "notebooks" / "survived").exists()  # kernels end with their worker
     (root / "notebooks" / "mended").touch()
     assert finish("--workers", "1").returncode == 0
-    (folder / PAGE.replace("0", "2")).rename(root / "earlier")
     assert_complete(root, seeds=3)
     assert sorted(begun(root)) == [0, 0, 0, 0, 1, 1, 2, 2]
 
@@ -355,7 +354,6 @@ def test_a_run_that_sweeps_over_its_notebook_ends_and_begins_no_run_twice(
     assert "{0: 'missing', 1: 'done'}" in (asked / NOTEBOOK).read_text()
     (other,) = folder.glob("[!.]*seed1")
     assert "{0: 'missing', 1: 'missing'}" in (other / NOTEBOOK).read_text()
-    assert not list(folder.glob("comparison-*"))
 
 
 def start_dask(what, file, *options):

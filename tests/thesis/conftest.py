@@ -86,7 +86,7 @@ def recorded(make_run, evaluated):
 def students(small):
     """The parameters of the thesis' final students in the widths of the small profile."""
     final = load_grid("final", small)
-    return {name: final.runs[place] for name, place in final.names.items()}
+    return dict(zip(final.names, final.runs, strict=True))
 
 
 @pytest.fixture

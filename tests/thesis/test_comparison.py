@@ -383,7 +383,7 @@ def scored_heads(monkeypatch):
     """The hidden widths of the heads that models are scored with; one level for each width."""
     heads = []
 
-    def by_round(stage, models, *, final):
+    def by_round(stage, models):
         hidden = stage.profile.evaluation.head.hidden
         heads.append(hidden)
         answers = np.full((1, 10), hidden / 100, dtype=np.float32)

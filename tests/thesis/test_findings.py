@@ -45,7 +45,7 @@ def concluded(make_run, monkeypatch):
         answers = (np.arange(100) < right).astype(np.float32)[None]
         return Score("accuracy", (right / 100,), per_example={"accuracy": answers})
 
-    def by_round(_, models, final):
+    def by_round(_, models):
         names = ("package", "halves")
         scores = {}
         for model in models:
@@ -55,7 +55,7 @@ def concluded(make_run, monkeypatch):
         return {"all": scores}
 
     monkeypatch.setattr(Scorer, "by_round", by_round)
-    monkeypatch.setattr(Scorer, "is_scored", lambda _, model, final: True)
+    monkeypatch.setattr(Scorer, "is_scored", lambda _, model: True)
 
     def conclude(*runs, final=False, note=""):
         for place, parameters in enumerate(runs, 1):
@@ -69,8 +69,8 @@ def concluded(make_run, monkeypatch):
                 run.references.append(scored_model(Identity(Kind.TFIDF), "TF-IDF"))
             run.collapse_note = note
             if place < len(runs):
-                run.finish({}, scores=run.scores(), tables=run.validation.tables)
-        return " ".join(conclusion(run, run.validation if final else None).split())
+                run.finish({}, scores=run.scores(), tables=run.evaluation.tables)
+        return " ".join(conclusion(run, run.evaluation if final else None).split())
 
     return conclude
 
@@ -147,7 +147,7 @@ def test_the_first_run_says_that_there_is_no_other(concluded):
 
 def test_runs_whose_answers_are_gone_are_not_compared(concluded, monkeypatch):
     kept = "cosine"
-    monkeypatch.setattr(Scorer, "is_scored", lambda _, model, final: model.fingerprint == kept)
+    monkeypatch.setattr(Scorer, "is_scored", lambda _, model: model.fingerprint == kept)
     text = concluded(MARGIN, {"notebook": "03_structural", "structural_loss": "mse"}, COSINE)
     assert "recorded runs from" not in text
 
@@ -170,7 +170,7 @@ ALONE = {"notebook": "05_weighting", "structural_loss": "cosine", "contextual_te
 def over_seeds_of(make_run, monkeypatch):
     """What 05 shows over seeds, where answers depend on the run's label, its seed and the task."""
 
-    def by_round(_, models, final):
+    def by_round(_, models):
         scores = {}
         for model in models:
             label, _, seed = model.fingerprint.rpartition(" ")
@@ -185,7 +185,7 @@ def over_seeds_of(make_run, monkeypatch):
         return {"all": scores}
 
     monkeypatch.setattr(Scorer, "by_round", by_round)
-    monkeypatch.setattr(Scorer, "is_scored", lambda _, model, final: True)
+    monkeypatch.setattr(Scorer, "is_scored", lambda _, model: True)
 
     def shown(*runs):
         for parameters in runs:
@@ -194,7 +194,7 @@ def over_seeds_of(make_run, monkeypatch):
             named = f"{run.label} {run.parameters['seed']}"
             run._forms = student(run.label, named)
             run.references = []
-            run.finish({}, scores=run.scores(), tables=run.validation.tables)
+            run.finish({}, scores=run.scores(), tables=run.evaluation.tables)
         return over_recorded_seeds(run), labels, by_round
 
     labels = {}
@@ -209,7 +209,7 @@ def test_seeds_of_both_students_are_compared_over_seeds_and_examples(over_seeds_
 
     def answers(label, task, seed):
         model = scored_model(Identity(Kind.STUDENT, name="m"), f"{label} {seed}")
-        return by_round(None, [model], final=False)["all"]["m"][task].per_example["accuracy"][0]
+        return by_round(None, [model])["all"]["m"][task].per_example["accuracy"][0]
 
     differences = []
     for task in ("package", "halves"):

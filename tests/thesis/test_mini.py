@@ -8,10 +8,9 @@ import pandas as pd
 import pytest
 
 from docemb_lib import thesis
-from docemb_lib.runs.grids import names_in_grids
 from docemb_lib.runs.plan import resolve_plan
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.values import FIGURES, cells_of
+from docemb_lib.thesis.values import FIGURES, cells_of, final_name
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 CLASSIFIED = {"aan", "arxiv", "imdb", "oc", "pan", "s2orc"}
@@ -74,9 +73,7 @@ def rows_of(runs):
     cells = {figure.source: cells_of(figure, runs[0].profile) for figure in figures}
     of_runs = [[(source, labels.get(run.cell)) for source, labels in cells.items()] for run in runs]
     if runs[0].notebook == "06_evaluation":
-        return [
-            rows + names_in_grids(run, "final") for rows, run in zip(of_runs, runs, strict=True)
-        ]
+        return [[*rows, final_name(run)] for rows, run in zip(of_runs, runs, strict=True)]
     return of_runs
 
 
@@ -173,7 +170,7 @@ def test_a_tenth_ends_with_the_thesis_beside_it(root, data, infer_in_process):
         (name, steps[name].runs[place]) for name, places in FEW.items() for place in places
     ]:
         run.check()
-        final = run.evaluate() if name == "final" else run.validation
+        final = run.evaluate()
         run.finish(run.metrics(final.scores), scores=final.scores, tables=final.tables)
         if name != "final":
             rows = thesis.scores_of_runs(run, final.scores)

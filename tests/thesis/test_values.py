@@ -190,6 +190,22 @@ def test_final_students_have_the_names_of_table_5_7(profile, request):
     assert {*STUDENTS} < {*published("table_5_7")["model"]}
 
 
+@pytest.mark.parametrize(
+    ("section", "changed"),
+    [
+        ("student", {"pooling": "lead"}),
+        ("student", {"lexical": 8}),
+        ("structural_teacher", {"long": "chunks"}),
+    ],
+)
+def test_a_student_of_another_form_has_no_name_of_the_thesis(section, changed):
+    thesis = Profile.load("thesis")
+    settings = getattr(thesis, section).model_copy(update=changed)
+    other = thesis.model_copy(update={section: settings})
+    assert final_name(Run.of("06_evaluation", thesis, **grid("final")[0])) == STUDENTS[0]
+    assert final_name(Run.of("06_evaluation", other, **grid("final")[0])) is None
+
+
 def test_baselines_have_the_names_of_table_5_7():
     names = {
         Kind.UNTRAINED: "Longformer",

@@ -52,7 +52,7 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
         "SBERT": {"package": answered(0.9)},
     }
     models = pd.DataFrame({"model": [run.label], "fingerprint": ["own"]})
-    run.validation = SimpleNamespace(intervals=score_intervals(scores), models=models)
+    run.evaluation = SimpleNamespace(intervals=score_intervals(scores), models=models)
     varied = {0.2: {}, 0.8: {"max_structural_len": None}, 0.7: {"seed": 1}, 0.9: {}}
     others = [(lam, a_run(lam=lam, **given)) for lam, given in varied.items()]
     structural = {"cosine": 0.4, "mse": 0.1}  # the run's loss, and another
@@ -104,9 +104,7 @@ def of_two_runs(workspace_root):
         score = Score("accuracy", (float(values.mean()),), per_example={"accuracy": values})
         scores[name] = {"sort": score}
     run.scorer = SimpleNamespace(
-        is_scored=lambda model, final: model.label in scores,
-        largest_round=lambda final: "all",
-        by_round=lambda models, final: {"all": scores},
+        recorded=lambda models: scores,
     )
     rows = score_intervals(scores)
     lams = rows["model"].map(LAMS)
