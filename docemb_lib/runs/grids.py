@@ -167,9 +167,9 @@ def _scaled(run: NotebookParameters, profile: Profile, where: str) -> NotebookPa
             sizes = [_times(size, factor) for size, _ in parse_projection(spec)]
             values[f"{side}_projection"] = with_widths(spec, [*sizes[:-1], end]) if sizes else spec
     if valid.max_structural_len is not None:
-        teacher = profile.structural_teacher
+        structural = profile.structural_teacher
         values["max_structural_len"] = (
-            teacher.max_tokens or sbert_of(teacher, "truncate").max_tokens
+            structural.max_tokens or sbert_of(structural, "truncate").max_tokens
         )
     if valid.compound is not None:
         members = members_of(valid.compound)
