@@ -82,8 +82,8 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[NotebookPa
 
     A grid that is not marked `scale: thesis` is not scaled. Both projections end as wide as the
     larger of the two embeddings, the student's or the contextual teacher's, as in the thesis
-    (section 4.5.2); hidden widths and vector sizes shrink as the student does, and the mask becomes
-    the structural teacher's context.
+    (section 4.5.2); hidden widths and vector sizes shrink in proportion, and the mask becomes the
+    structural teacher's context.
 
     Example:
         >>> runs = grid("weighting-cosine", "tiny")
@@ -155,27 +155,29 @@ def _scaled(run: NotebookParameters, profile: Profile, where: str) -> NotebookPa
     """
     valid = THESIS.with_parameters(source=where, **run).parameters
     student = _student_width(profile)
-
-    def scaled(size: int) -> int:
-        return max(2, round(size * student / THESIS_WIDTH))
-
-    values = {**run, "vector_size": scaled(valid.vector_size)}
+    by_student = student / THESIS_WIDTH
+    values = {**run, "vector_size": _times(valid.vector_size, by_student)}
     if valid.contextual_teacher is not None:
-        end = profile.contextual_teachers.width(valid.contextual_teacher)
-        if parse_projection(valid.contextual_projection):  # else the teacher sets both widths
-            end = max(end, student)
-        for side in ("student_projection", "contextual_projection"):
-            spec = getattr(valid, side)
-            sizes = [scaled(size) for size, _ in parse_projection(spec)]
-            values[side] = with_widths(spec, [*sizes[:-1], end]) if sizes else spec
+        teacher = profile.contextual_teachers.width(valid.contextual_teacher)
+        by_teacher = teacher / THESIS.contextual_teachers.width(valid.contextual_teacher)
+        # A teacher without a projection sets the width of both views.
+        end = max(student, teacher) if parse_projection(valid.contextual_projection) else teacher
+        for side, factor in {"student": by_student, "contextual": by_teacher}.items():
+            spec = getattr(valid, f"{side}_projection")
+            sizes = [_times(size, factor) for size, _ in parse_projection(spec)]
+            values[f"{side}_projection"] = with_widths(spec, [*sizes[:-1], end]) if sizes else spec
     if valid.max_structural_len is not None:
-        teacher = profile.structural_teacher
+        structural = profile.structural_teacher
         values["max_structural_len"] = (
-            teacher.max_tokens or sbert_of(teacher, "truncate").max_tokens
+            structural.max_tokens or sbert_of(structural, "truncate").max_tokens
         )
     if valid.compound is not None:
         members = members_of(valid.compound)
         for member in members:
-            member["vector_size"] = scaled(member["vector_size"])
+            member["vector_size"] = _times(member["vector_size"], by_student)
         values["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
     return {name: values[name] for name in run}
+
+
+def _times(size: int, factor: float) -> int:
+    return max(2, round(size * factor))

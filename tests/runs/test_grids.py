@@ -95,9 +95,9 @@ def test_widths_and_masks_are_scaled_to_the_profile():
     sides = []
     for run in grid("projections-contextual", tiny):
         sides.append((run["student_projection"], run["contextual_projection"]))
-    assert sides[0] == ("384(ReLU)x512(ReLU)x384", "50(ReLU)x384")
+    assert sides[0] == ("384(ReLU)x512(ReLU)x384", "100(ReLU)x384")
     assert sides[4:6] == [("384(ReLU)x512", "384x512"), ("384(ReLU)x512", "512")]
-    assert sides[12:] == [("512(ReLU)x200", "-"), ("384", "512x384"), ("384", "384"), ("200", "-")]
+    assert sides[12:] == [("512(ReLU)x200", "-"), ("384", "100x384"), ("384", "384"), ("200", "-")]
     assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
     vectors = grid("paragraph-vector", tiny)
     assert sorted({run["vector_size"] for run in vectors[:36]}) == [50, 384, 512]
