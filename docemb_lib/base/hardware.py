@@ -31,7 +31,7 @@ ENVIRONMENT = {
 # system and asks for it again in each step. Keeping it makes training on a CPU a quarter faster.
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
-KEPT = (2**29, 2**25)  # bytes; releases up to about 2.31 refuse the first as M_MMAP_THRESHOLD
+KEPT = 2**29  # bytes; releases up to about 2.31 refuse so much
 # Collections of younger objects between full ones: with Python's 10, imports take a fifth longer.
 FULL_COLLECTIONS = 300
 # Threads that compute side by side at most: more would wait for each other in Python.
@@ -53,8 +53,8 @@ def tune_environment() -> None:
         os.environ.setdefault(name, value)
     with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt  # returns 0 for a size that it refuses
-        if any(mallopt(MMAP_THRESHOLD, size) for size in KEPT):
-            mallopt(TRIM_THRESHOLD, KEPT[0])  # this one alone makes training slower
+        if mallopt(MMAP_THRESHOLD, KEPT):
+            mallopt(TRIM_THRESHOLD, KEPT)  # this one alone makes training slower
 
 
 def asked_precision() -> Literal["auto", "bf16", "fp32"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from docemb_lib.base.files import digest_of, files_of, hash_of
+from docemb_lib.base.files import digest_of, files_of
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +30,17 @@ def sealed(
     listed = files_of(folder) if files is None else sorted(files)
     names = (name for name in listed if name.name not in (manifest, CARD))
     digests = {name.as_posix(): digest_of(folder / name) for name in names}
-    sealed = json.loads(json.dumps({**content, "files": digests}, default=str))
-    sealed["checksum"] = _checksum(sealed)
-    return json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
+    sealed = {**content, "files": digests}
+    return json.dumps(sealed, default=str, indent=1, ensure_ascii=False) + "\n"
 
 
 def damaged(folder: Path, manifest: str) -> list[Path]:
     """The files of a published folder that are missing or differ from its manifest.
 
-    A manifest that cannot be read, or differs from its own checksum, is the one damaged file.
+    A manifest that cannot be read is the one damaged file.
     """
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
-        if listed.pop("checksum") != _checksum(listed):
-            return [folder / manifest]
         digests = listed["files"].items()
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
         return [folder / manifest]
@@ -54,7 +51,3 @@ def damaged(folder: Path, manifest: str) -> list[Path]:
 def fault(file: Path) -> str:
     """What is wrong with a file that `damaged` names."""
     return f"{file} is {'damaged (its checksum differs)' if file.is_file() else 'missing'}"
-
-
-def _checksum(listed: object) -> str:
-    return hash_of(json.dumps(listed, sort_keys=True))

@@ -23,7 +23,6 @@ def test_all_cells_run_without_an_error_and_fit_the_page_in_light_and_dark(noteb
     assert all(cell["execution_count"] for cell in cells if cell["source"])
     for theme, page in (("Light", 255), ("Dark", 17)):
         notebook.use_theme(f"JupyterLab {theme}")
-        notebook.screenshot(f"{notebook.name}-{theme.lower()}")
         assert notebook.too_wide() == []
         figures = notebook.figures()
         assert figures

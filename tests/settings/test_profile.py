@@ -8,7 +8,7 @@ from conftest import REPOSITORY, write_files
 
 from docemb_lib.settings.parameters import Parameters, members_of
 from docemb_lib.settings.profile import Profile, find_root, read_profile_file
-from docemb_lib.settings.sections import HeadSettings, label_of_paragraph_vector
+from docemb_lib.settings.sections import label_of_paragraph_vector
 
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
@@ -110,10 +110,6 @@ def test_the_corpora_have_the_sizes_of_the_thesis(name, train, validation):
     assert (wikipedia.min_student_tokens, news.min_student_tokens) == (None, 1200)
 
 
-def test_a_head_is_that_of_the_thesis_where_nothing_is_said_of_it(chapter_4):
-    assert HeadSettings() == chapter_4.evaluation.head
-
-
 def test_the_final_teachers_learn_from_all_news_and_as_many_articles(chapter_4, chapter_5):
     assert chapter_4.contextual_teachers.corpus is None
     corpus = chapter_5.contextual_teachers.corpus
@@ -133,28 +129,12 @@ def test_the_final_teachers_are_those_of_chapter_4_with_a_cap_on_words(chapter_4
     assert uncapped == chapter_4.contextual_teachers.PV
 
 
-def test_the_profile_of_another_decay_differs_in_nothing_else(chapter_4):
-    decayed = chapter_4.training.model_copy(update={"weight_decay": 0.01})
-    assert Profile.load("thesis-decay").training == decayed
-
-
 def test_all_of_a_hub_is_taken_only_where_that_is_written(load, refused):
     text = "corpus: {source: hub, datasets: [{dataset: a/b}], tasks: 90}"
     refused("corpus: documents is missing: say how many .* null: all", load, text)
     profile = load(text.replace("tasks", "documents: null, tasks"))
     assert profile.corpus.documents is None
     assert profile.with_tasks(["halves"], source="--task").corpus == profile.corpus
-
-
-def test_overrides_replace_parameters():
-    parameters = Profile.load("tiny", lam=0.8, max_structural_len=None).parameters
-    assert (parameters.lam, parameters.max_structural_len) == (0.8, None)
-    assert parameters.documents == Profile.load("tiny").parameters.documents
-
-
-def test_a_notebook_fixes_some_parameters():
-    parameters = Profile.load("tiny").for_notebook("03_structural").parameters
-    assert (parameters.contextual_teacher, parameters.max_structural_len) == (None, None)
 
 
 def test_parameters_of_a_notebook_replace_those_of_all_and_given_ones_replace_both(load):
