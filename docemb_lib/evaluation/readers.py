@@ -87,7 +87,7 @@ def source_rows(
             yield from ((split, row) for row in read_rows(file, problems))
             continue
         with problems.collecting():
-            yield split, text_row(file, place)
+            yield split, text_row(file)
 
 
 def read_examples(

@@ -211,7 +211,7 @@ def test_data_that_is_missing_or_does_not_fit_is_named(
     refused(message, benchmark_task, name, None if source is None else str(tmp_path / source))
 
 
-def test_every_name_of_a_profile_is_a_task() -> None:
+def test_every_name_of_a_profile_is_a_task():
     assert set(benchmarks.BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
     assert {name for name, task in benchmarks.BENCHMARKS.items() if task.hub} == set(ON_HUB)
 

@@ -30,7 +30,7 @@ FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
 
 
 @pytest.fixture
-def data_folder(tmp_path: Path) -> Path:
+def data_folder(tmp_path):
     """A profile's folder with an own task and one of the benchmarks beside it."""
     records = [{"text": f"text {n}", "label": n % 2} for n in range(20)]
     pairs = dict.fromkeys(
@@ -39,7 +39,7 @@ def data_folder(tmp_path: Path) -> Path:
     return write_files(tmp_path, {"data/mine.jsonl": records, **pairs})
 
 
-def profile(data_folder: Path, **evaluation: Any) -> Profile:
+def profile(data_folder, **evaluation):
     settings = {
         "tasks": ["mine", "aan", "halves"],
         "own_tasks": [TASK],
@@ -51,9 +51,7 @@ def profile(data_folder: Path, **evaluation: Any) -> Profile:
     return Profile.load(file)
 
 
-def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(
-    data_folder: Path, monkeypatch: Any
-) -> None:
+def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder, monkeypatch):
     settings = profile(data_folder).evaluation
     monkeypatch.chdir("/")
     mine, aan = load_task("mine", settings), load_task("aan", settings)
@@ -65,7 +63,7 @@ def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(
 def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
     data_folder, tmp_path_factory, refused
 ):
-    def fingerprint(name: str, folder: Path = data_folder, **fields: Any) -> str | None:
+    def fingerprint(name, folder=data_folder, **fields):
         return task_fingerprint(name, profile(folder, own_tasks=[TASK | fields]).evaluation)
 
     names = ("mine", "aan")
@@ -136,27 +134,25 @@ def test_a_hubs_name_stays_a_name_and_a_benchmark_without_its_file_is_named(data
     refused(r"gone\.json", load_task, "arxiv-abstracts", settings)
 
 
-def test_a_head_may_be_named() -> None:
+def test_a_head_may_be_named():
     simde = Evaluation.model_validate({"head": "simde"}).head
     assert simde == HeadSettings(learning_rate=3e-4, batch_size=8)
     with pytest.raises(ValueError, match="there is no head 'mlp'; write thesis or simde or few-sh"):
         Evaluation(head="mlp")  # type: ignore[arg-type]
 
 
-def examples(n: int, labels: str = "xy", start: int = 0) -> list[dict[str, Any]]:
+def examples(n, labels="xy", start=0):
     own = [labels[i % len(labels)] for i in range(n)]
     return [{"text": f"about {label}, {start + i}", "label": label} for i, label in enumerate(own)]
 
 
 @pytest.fixture
-def folder(workspace_root: Path) -> Path:
+def folder(workspace_root):
     """Where the profile `mine` and its data lie in a workspace."""
     return workspace_root / "params"
 
 
-def mine(
-    folder: Path, own: dict[str, Any] | None = None, *, task: str = "mine", **evaluation: Any
-) -> str:
+def mine(folder, own=None, *, task="mine", **evaluation):
     profile = yaml.safe_load((folder / "small.yaml").read_text(encoding="utf-8"))
     own_tasks = [{"name": "mine", "kind": "classification", **own}] if own else []
     profile["evaluation"] |= {
@@ -237,7 +233,7 @@ def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder):
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: 01_corpus (corpus): {message}")
 
 
-def check(profile: Profile, split: str) -> None:
+def check(profile, split):
     Scorer(profile, None).check((split,))
 
 

@@ -1,13 +1,11 @@
 """The four embedded tasks: balance, no short cut to the answer, nothing in two splits."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, evaluate
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
 from docemb_lib.evaluation.catalogue import (
     BUILDERS,
     embedded_task,
@@ -30,15 +28,13 @@ SOURCES = ["scipy", "torch", "sympy"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
 
 
-def page_text(seed: int) -> str:
+def page_text(seed):
     """Sixty words of a page's own small vocabulary."""
     rng = np.random.default_rng(seed)
     return " ".join(rng.choice(rng.choice(WORDS, 12, replace=False), 60))
 
 
-def pool(
-    sizes: tuple[int, int, int] = (90, 60, 60), sources: list[str] = SOURCES
-) -> list[dict[str, Any]]:
+def pool(sizes=(90, 60, 60), sources=SOURCES):
     """Pages of three packages; page i of a split lists the next two of its package, so that all are
     cited alike.
     """
@@ -56,7 +52,7 @@ def pool(
     return rows
 
 
-def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -> Task:
+def built(name, rows=None, **options):
     return embedded_task(
         pool() if rows is None else rows, name, **{"seed": 0, "limit": 400, **options}
     )
@@ -64,8 +60,8 @@ def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -
 
 @pytest.mark.parametrize("name", NAMES)
 def test_splits_share_no_page_and_depend_on_the_seed_and_not_on_the_order_of_rows(
-    name: str,
-) -> None:
+    name,
+):
     rows = pool()
     assert isinstance(built(name, rows), KINDS[name])
     for split, data in built(name, rows).splits.items():
@@ -76,7 +72,7 @@ def test_splits_share_no_page_and_depend_on_the_seed_and_not_on_the_order_of_row
     assert built(name, rows, limit=60) != built(name, rows, limit=60, seed=1)
 
 
-def test_halves_have_the_ids_of_their_pages_and_say_which_half() -> None:
+def test_halves_have_the_ids_of_their_pages_and_say_which_half():
     rows = pool()
     documents = built("halves", rows).documents("test")
     text_of = {row["id"]: row["text"] for row in rows}
@@ -88,12 +84,12 @@ def test_halves_have_the_ids_of_their_pages_and_say_which_half() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("limit", [40, 100])
-def test_scoring_a_split_needs_no_more_texts_than_the_limit(name: str, limit: int) -> None:
+def test_scoring_a_split_needs_no_more_texts_than_the_limit(name, limit):
     task = built(name, limit=limit)
     assert all(0.6 * limit <= len(task.texts(split)) <= limit for split in ("validation", "test"))
 
 
-def test_the_package_task_takes_packages_in_turn_and_all_of_a_small_one() -> None:
+def test_the_package_task_takes_packages_in_turn_and_all_of_a_small_one():
     rows = pool()
     source_of = {row["text"]: row["source"] for row in rows}
     for split, data in built("package", rows, limit=50).splits.items():
@@ -110,7 +106,7 @@ def test_the_package_task_takes_packages_in_turn_and_all_of_a_small_one() -> Non
     assert few["scipy"] - few["torch"] in (-1, 0, 1)
 
 
-def test_see_also_pairs_are_links_and_as_many_unlinked_pairs_of_the_same_package() -> None:
+def test_see_also_pairs_are_links_and_as_many_unlinked_pairs_of_the_same_package():
     rows = pool()
     page = {row["text"]: row for row in rows}
     for split, pairs in built("see-also-pairs", rows).splits.items():
@@ -124,7 +120,7 @@ def test_see_also_pairs_are_links_and_as_many_unlinked_pairs_of_the_same_package
 
 
 @pytest.mark.parametrize("name", ["see-also-pairs", "halves"])
-def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name: str) -> None:
+def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name):
     for pairs in built(name).splits.values():
         for side in (pairs.first, pairs.second):
             of_label = [
@@ -171,7 +167,7 @@ def test_halves_are_of_one_page_or_of_two_and_need_neither_links_nor_packages():
     assert built("halves", rows).splits["train"].labels == [1, 0] * 20
 
 
-def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
+def test_a_half_that_two_pages_share_is_not_called_a_stranger():
     rows = pool((12, 12, 12))
     for row in rows:
         shared = int(row["id"].split(".")[1]) % 6 == 0
@@ -188,7 +184,7 @@ def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
         assert all(dict(own)[first] != second for first, second in strangers)
 
 
-def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:
+def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split():
     rows = pool()
     for row in rows:
         if row["source"] == "torch":
@@ -205,7 +201,7 @@ def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:
             assert [ranking.texts[i] for i in relevant] == wanted
 
 
-def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_texts() -> None:
+def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_texts():
     """Each page has its vocabulary: halves can be joined, and random links cannot be guessed."""
     rows = pool((120, 10, 120))
     model = LSA(50).fit([row["text"] for row in rows])
@@ -236,21 +232,19 @@ ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
         ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
     ],
 )
-def test_too_few_pages_are_refused(
-    name: str, rows: list[dict[str, Any]], message: str, refused
-) -> None:
+def test_too_few_pages_are_refused(name, rows, message, refused):
     refused(message, built, name, rows)
 
 
 @pytest.fixture
-def of_profile() -> Callable[[str], Task]:
+def of_profile():
     profile = Profile(name="small", evaluation=Evaluation(texts=400))
     return lambda name: profile_task(profile, name, pool)
 
 
 def test_runs_are_scored_on_the_package_task_by_cross_validation(
-    of_profile: Callable[[str], Task],
-) -> None:
+    of_profile,
+):
     task = of_profile("package")
     assert [*task.splits] == ["train", "test"]
     # A task without a validation split is cross-validated on its train split: all pages of it.
@@ -259,14 +253,14 @@ def test_runs_are_scored_on_the_package_task_by_cross_validation(
 
 
 def test_related_pages_are_tested_on_all_pages_that_no_head_learns_from(
-    of_profile: Callable[[str], Task],
-) -> None:
+    of_profile,
+):
     learnt_from = set(of_profile("package").splits["train"].texts)
     others = {row["text"] for row in pool()} - learnt_from
     assert set(of_profile("see-also-retrieval").texts("test")) == others
 
 
-def test_links_between_the_partitions_of_a_split_count_and_others_do_not() -> None:
+def test_links_between_the_partitions_of_a_split_count_and_others_do_not():
     rows = pool((0, 3, 3), sources=["scipy"])
     rows[0]["see_also"] = ["test.1", "gone", "train.0"]
     partitions = {"test": ["validation", "test"]}

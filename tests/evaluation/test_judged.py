@@ -1,13 +1,9 @@
 """Retrieval tasks from files: of links between documents, and of queries beside documents."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.evaluation import Retrieval
 from docemb_lib.evaluation.judged import retrieval_task
 from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings.profile import Profile
@@ -23,21 +19,21 @@ QUERIES = [{"_id": "1", "text": "hills"}, {"_id": "2", "text": "sea"}, {"_id": "
 QRELS = "query-id\tcorpus-id\tscore\n1\tc2\t2\n1\tc3\t1\n1\tc4\t0\n2\tc4\t1\n"
 
 
-def beir(folder: Path, qrels: str = QRELS, **further: Any) -> Path:
+def beir(folder, qrels=QRELS, **further):
     files = {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": qrels}
     return write_files(folder, files | further)
 
 
-def linked(path: Path, relevance: Any, **fields: Any) -> Retrieval:
+def linked(path, relevance, **fields):
     settings = OwnTask(name="t", kind="retrieval", path=path, relevance=relevance, **fields)
     return retrieval_task(settings)
 
 
-def folder_task(folder: Path) -> Retrieval:
+def folder_task(folder):
     return retrieval_task(OwnTask(name="t", kind="retrieval", path=folder))
 
 
-def test_a_folder_of_beir_gives_its_documents_queries_and_grades(tmp_path: Path) -> None:
+def test_a_folder_of_beir_gives_its_documents_queries_and_grades(tmp_path):
     data = folder_task(beir(tmp_path)).splits["test"]
     assert data.texts[:2] == ["Wind\n\ngusts and breezes of the sea", "rain and hail in the hills"]
     assert data.texts[4:] == ["hills", "sea"]
@@ -45,7 +41,7 @@ def test_a_folder_of_beir_gives_its_documents_queries_and_grades(tmp_path: Path)
     assert (data.queries, data.relevant, data.grades) == ([4, 5], [[1, 2], [3]], [[2, 1], [1]])
 
 
-def test_files_of_a_folder_name_their_splits(tmp_path: Path) -> None:
+def test_files_of_a_folder_name_their_splits(tmp_path):
     task = folder_task(beir(tmp_path, **{"qrels/dev.tsv": "2\tc1\t1\n"}))
     assert {split: data.relevant for split, data in task.splits.items()} == {
         "validation": [[0]],
@@ -53,7 +49,7 @@ def test_files_of_a_folder_name_their_splits(tmp_path: Path) -> None:
     }
 
 
-def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog) -> None:
+def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog):
     qrels = QRELS + "1\tnone\t3\n2\tgone\t1\n8\tc1\t1\nc4\tc1\t0\n"
     data = folder_task(beir(tmp_path, qrels)).splits["test"]
     assert data.missing == [[3], [1]]
@@ -65,7 +61,7 @@ def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, 
 
 
 @pytest.mark.parametrize("text", ["light over the sea", "Sun\n\nlight over the sea"])
-def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, text: str) -> None:
+def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path, text):
     queries = [{"_id": "c4", "text": text}]
     folder = beir(tmp_path, "c4\tc4\t2\nc4\tc1\t1\n", **{"queries.jsonl": queries})
     data = folder_task(folder).splits["test"]
@@ -83,11 +79,11 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, te
         ),
     ],
 )
-def test_folders_that_are_no_task_are_refused(tmp_path, files, message, refused) -> None:
+def test_folders_that_are_no_task_are_refused(tmp_path, files, message, refused):
     refused(message, folder_task, write_files(tmp_path, files))
 
 
-def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path: Path) -> None:
+def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path):
     beir(tmp_path / "data", "".join(f"{n}\tc1\n" for n in range(10)))
     queries = [{"id": n, "text": f"query {n}"} for n in range(10)]
     write_files(tmp_path, {"data/my.jsonl": queries})
@@ -106,7 +102,7 @@ def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path: Path
     }
 
 
-def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path: Path, refused) -> None:
+def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path, refused):
     folder = beir(tmp_path / "data")
     profile = Profile.load("tiny").with_tasks([f"beir={folder}", "halves"], source="--task")
     assert profile.evaluation.tasks == ["beir", "halves"]
@@ -120,7 +116,7 @@ def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path: Path, refused) 
 
 
 @pytest.mark.parametrize("rank", ["tfidf", "bm25"])
-def test_queries_beside_documents_change_no_ranking_by_words(rank: str) -> None:
+def test_queries_beside_documents_change_no_ranking_by_words(rank):
     documents = [f"{row['title']} {row['text']}" for row in CORPUS]
     queries = ["hills in the sea", "snow and rain"]
     fit = {"tfidf": lambda *given: by_cosine(tfidf(*given)), "bm25": bm25}[rank]
@@ -131,7 +127,7 @@ def test_queries_beside_documents_change_no_ranking_by_words(rank: str) -> None:
     np.testing.assert_allclose(fit([*documents, *queries], 4)([0, 1])[:, :4], among, rtol=1e-6)
 
 
-def test_fused_rankings_of_a_query_beside_documents_count_documents_alone() -> None:
+def test_fused_rankings_of_a_query_beside_documents_count_documents_alone():
     table = np.random.default_rng(0).random((6, 6))
     found = fused(table.__getitem__, fitted=4)([1, 5])
     for row, query in enumerate((1, 5)):
@@ -144,7 +140,7 @@ def test_fused_rankings_of_a_query_beside_documents_count_documents_alone() -> N
 
 # ---- Links between documents
 @pytest.fixture
-def pool(tmp_path: Path) -> Path:
+def pool(tmp_path):
     """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
     records = [
         {"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)
