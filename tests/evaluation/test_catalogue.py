@@ -2,13 +2,10 @@
 half-written.
 """
 
-import gzip
-import json
 import pickle
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -33,9 +30,8 @@ FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
 def data_folder(tmp_path):
     """A profile's folder with an own task and one of the benchmarks beside it."""
     records = [{"text": f"text {n}", "label": n % 2} for n in range(20)]
-    pairs = dict.fromkeys(
-        [f"data/{part}_cite.csv" for part in ("train", "dev", "test")], '"1","a","b"\n"0","c","d"\n'
-    )
+    names = [f"data/{part}_cite.csv" for part in ("train", "dev", "test")]
+    pairs = dict.fromkeys(names, '"1","a","b"\n"0","c","d"\n')
     return write_files(tmp_path, {"data/mine.jsonl": records, **pairs})
 
 
@@ -54,10 +50,8 @@ def profile(data_folder, **evaluation):
 def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder, monkeypatch):
     settings = profile(data_folder).evaluation
     monkeypatch.chdir("/")
-    mine, aan = load_task("mine", settings), load_task("aan", settings)
-    assert isinstance(mine, Classification)
-    assert isinstance(aan, Pairs)
-    assert (mine.name, aan.name) == ("mine", "aan")
+    found = [load_task(name, settings) for name in ("mine", "aan")]
+    assert [(type(task), task.name) for task in found] == [(Classification, "mine"), (Pairs, "aan")]
 
 
 def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
@@ -119,19 +113,11 @@ def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder, evaluation,
 def test_a_hubs_name_stays_a_name_and_a_benchmark_without_its_file_is_named(data_folder, refused):
     settings = profile(data_folder, benchmarks={"aan": "data", "imdb": "someone/imdb"}).evaluation
     assert settings.benchmarks == {"aan": str(data_folder / "data"), "imdb": "someone/imdb"}
-    hubs = {
-        "imdb": "someone/imdb",
-        "arxiv": "ccdv/arxiv-classification",
-        "20news": "SetFit/20_newsgroups",
-    }
+    hubs = {"imdb": "someone/imdb", "arxiv": "ccdv/arxiv-classification"}
     assert all(hub in (task_fingerprint(name, settings) or "") for name, hub in hubs.items())
-    settings = profile(
-        data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}
-    ).evaluation
-    assert settings.benchmarks["arxiv-abstracts"] == str(
-        data_folder / "gone.json"
-    )  # a path, not a hub's name
-    refused(r"gone\.json", load_task, "arxiv-abstracts", settings)
+    settings = profile(data_folder, tasks=["nyt"], benchmarks={"nyt": "./gone.json"}).evaluation
+    assert settings.benchmarks["nyt"] == str(data_folder / "gone.json")  # no hub's name
+    refused(r"gone\.json", load_task, "nyt", settings)
 
 
 def test_a_head_may_be_named():
@@ -155,18 +141,13 @@ def folder(workspace_root):
 def mine(folder, own=None, *, task="mine", **evaluation):
     profile = yaml.safe_load((folder / "small.yaml").read_text(encoding="utf-8"))
     own_tasks = [{"name": "mine", "kind": "classification", **own}] if own else []
-    profile["evaluation"] |= {
-        "tasks": [task],
-        "sweep_tasks": ["package"],
-        "own_tasks": own_tasks,
-        **evaluation,
-    }
+    evaluation = {"sweep_tasks": ["package"], "own_tasks": own_tasks, **evaluation}
+    profile["evaluation"] |= {"tasks": [task], **evaluation}
     (folder / "mine.yaml").write_text(yaml.safe_dump({**profile, "name": "mine"}), encoding="utf-8")
     return str(folder / "mine.yaml")
 
 
-PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).encode())
-BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+BAD = [
     (
         {"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")},
         {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}},
@@ -202,22 +183,14 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("files", "settings", "message"), BAD)
 def test_bad_data_is_one_line_and_leaves_nothing(folder, files, settings, message):
     write_files(folder, files)
-    done = CliRunner().invoke(
-        app, ["evaluate", "all-MiniLM-L6-v2", "--profile", mine(folder, **settings)]
-    )
+    given = ["evaluate", "all-MiniLM-L6-v2", "--profile", mine(folder, **settings)]
+    done = CliRunner().invoke(app, given)
     assert done.exit_code == 2
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert re.search(message, lines[0]), lines[0]
-    built = [
-        path
-        for path in (folder.parent / "outputs").rglob("*")
-        if path.is_file() and path.suffix != ".lock"
-    ]
-    assert {
-        path.relative_to(folder.parent / "outputs" / "artefacts").parts[0] for path in built
-    } <= {"task"}
-    assert not list((folder.parent / "outputs").rglob("*.partial"))
+    (line,) = done.stderr.strip().splitlines()
+    assert re.search(message, line), line
+    outputs = folder.parent / "outputs"
+    files = (path for path in outputs.rglob("*") if path.is_file() and path.suffix != ".lock")
+    assert {file.relative_to(outputs).parts[:2] for file in files} <= {("artefacts", "task")}
     assert not MARK.exists()
 
 
@@ -238,18 +211,16 @@ def check(profile, split):
 
 
 def test_a_class_cut_below_the_folds_is_refused_before_runs_start(folder, refused):
-    write_files(
-        folder,
-        {"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)},
-    )
-    whole, cut = (
-        Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40)
-    )
-    check(whole, "validation")
+    rows = [*examples(90, labels="x"), *examples(10, labels="y")]
+    write_files(folder, {"a.jsonl": rows, "b.jsonl": examples(6)})
+
+    def check_limit(limit):
+        own = mine(folder, FEW, sweep_tasks=["mine"], folds=5, limit=limit)
+        check(Profile.load(own), "validation")
+
+    check_limit(100)
     said = r"no split validation, and cannot be cross-validated \(evaluation\.folds 5\)"
-    refused(said, check, cut, "validation")
-    write_files(folder, {"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
-    check(Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=4)), "validation")
+    refused(said, check_limit, 40)
 
 
 def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):

@@ -33,20 +33,14 @@ def folder_task(folder):
     return retrieval_task(OwnTask(name="t", kind="retrieval", path=folder))
 
 
-def test_a_folder_of_beir_gives_its_documents_queries_and_grades(tmp_path):
-    data = folder_task(beir(tmp_path)).splits["test"]
+def test_a_folder_of_beir_gives_its_documents_queries_and_grades_by_split(tmp_path):
+    splits = folder_task(beir(tmp_path, **{"qrels/dev.tsv": "2\tc1\t1\n"})).splits
+    data = splits["test"]
     assert data.texts[:2] == ["Wind\n\ngusts and breezes of the sea", "rain and hail in the hills"]
     assert data.texts[4:] == ["hills", "sea"]
     assert data.pool == ["c1", "c2", "c3", "c4"]
     assert (data.queries, data.relevant, data.grades) == ([4, 5], [[1, 2], [3]], [[2, 1], [1]])
-
-
-def test_files_of_a_folder_name_their_splits(tmp_path):
-    task = folder_task(beir(tmp_path, **{"qrels/dev.tsv": "2\tc1\t1\n"}))
-    assert {split: data.relevant for split, data in task.splits.items()} == {
-        "validation": [[0]],
-        "test": [[1, 2], [3]],
-    }
+    assert splits["validation"].relevant == [[0]]
 
 
 def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog):
@@ -84,22 +78,18 @@ def test_folders_that_are_no_task_are_refused(tmp_path, files, message, refused)
 
 
 def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path):
-    beir(tmp_path / "data", "".join(f"{n}\tc1\n" for n in range(10)))
-    queries = [{"id": n, "text": f"query {n}"} for n in range(10)]
-    write_files(tmp_path, {"data/my.jsonl": queries})
+    folder = beir(tmp_path / "data", "".join(f"{n}\tc1\n" for n in range(10)))
+    write_files(folder, {"my.jsonl": [{"id": n, "text": f"query {n}"} for n in range(10)]})
     own = (
         "{name: find, kind: retrieval, path: data/corpus.jsonl, queries: data/my.jsonl, "
         "relevance: data/qrels/test.tsv, share: 0.3}"
     )
-    names = "tasks: [find], sweep_tasks: [find]"
-    text = f"evaluation: {{{names}, own_tasks: [{own}]}}"
-    (tmp_path / "mine.yaml").write_text(text)
+    tasks = f"tasks: [find], sweep_tasks: [find], own_tasks: [{own}]"
+    (tmp_path / "mine.yaml").write_text(f"evaluation: {{{tasks}}}")
     (settings,) = Profile.load(tmp_path / "mine.yaml").evaluation.own_tasks
     splits = retrieval_task(settings).splits
-    assert {split: len(data.queries) for split, data in splits.items()} == {
-        "validation": 3,
-        "test": 7,
-    }
+    sizes = {split: len(data.queries) for split, data in splits.items()}
+    assert sizes == {"validation": 3, "test": 7}
 
 
 def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path, refused):
@@ -107,12 +97,8 @@ def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path, refused):
     profile = Profile.load("tiny").with_tasks([f"beir={folder}", "halves"], source="--task")
     assert profile.evaluation.tasks == ["beir", "halves"]
     assert profile.evaluation.own_tasks[-1].path == folder
-    refused(
-        "--task beir=none: there is no folder 'none'; name one with corpus.jsonl",
-        profile.with_tasks,
-        ["beir=none"],
-        source="--task",
-    )
+    said = "--task beir=none: there is no folder 'none'; name one with corpus.jsonl"
+    refused(said, profile.with_tasks, ["beir=none"], source="--task")
 
 
 @pytest.mark.parametrize("rank", ["tfidf", "bm25"])
@@ -153,15 +139,14 @@ def test_links_of_one_file_are_divided_and_those_of_a_split_are_not(tmp_path, po
     file = tmp_path / "relevance.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]))
     drawn = linked(pool, file)
-    assert {split: len(data.queries) for split, data in drawn.splits.items()} == {
-        "validation": 4,
-        "test": 16,
-    }
-    queries = [query for data in drawn.splits.values() for query in data.queries]
-    assert sorted(queries) == list(range(20))
+    sizes = {split: len(data.queries) for split, data in drawn.splits.items()}
+    assert sizes == {"validation": 4, "test": 16}
+    queries = []
     for data in drawn.splits.values():
+        queries += data.queries
         assert data.relevant == [[query ^ 1] for query in data.queries]
         assert len(data.texts) == 20
+    assert sorted(queries) == list(range(20))
     assert drawn.score(tfidf(drawn.texts())).mean == pytest.approx(1)
     assert linked(pool, file, seed=1) != drawn
     assert linked(pool, {"test": file}).splits["test"].queries == list(range(20))
