@@ -65,7 +65,7 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path, text):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"qrels/test.tsv": QRELS}, "there is no queries.jsonl in it; it must hold corpus.jsonl"),
+        ({"qrels/test.tsv": QRELS}, "corpus.jsonl does not exist; name"),
         ({"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}, "there is no qrels/test.tsv in it"),
         (
             {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": "1\t2\n"},
@@ -157,18 +157,3 @@ def test_the_documents_of_a_task_may_be_a_folder(tmp_path):
     links = write_files(tmp_path, {"r.tsv": "a.txt\tsub/b.md\n"}) / "r.tsv"
     data = linked(folder, {"test": links}).splits["test"]
     assert (data.ids, data.texts, data.relevant) == (["a.txt", "sub/b.md"], ["one", "two"], [[1]])
-
-
-def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
-    texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
-    pool = write_rows(
-        tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)]
-    )
-    links = {"test": write_rows(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
-    masked = linked(pool, links, mask_names=True).splits["test"].texts
-    assert [" ".join(text.split()) for text in masked] == [
-        "() unit, a 10th of 's nm_2.",
-        "iPhones cost; 3D_x",
-    ]
-    with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
-        OwnTask(name="t", kind="pairs", path=pool, mask_names=True)
