@@ -7,16 +7,16 @@ BEIR's layout is a folder with `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.links import Links, read_links
 from docemb_lib.corpus.reader import field_in, first_row, local_documents
-from docemb_lib.corpus.sources import NO_SPLIT, SPLITS, split_in
-from docemb_lib.evaluation.readers import files_by_split
+from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.settings.sections import OwnTask
+from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def retrieval_task(settings: OwnTask) -> Retrieval:
     relevance = settings.relevance
     if relevance is None:  # BEIR's layout
         qrels = {split_in(Path(file.name)): file for file in path.glob("qrels/[!.]*.tsv")}
-        relevance = {split: qrels[split] for split in SPLITS if split in qrels}
+        relevance = {split: qrels[split] for split in get_args(SplitName) if split in qrels}
         if not relevance:
             needed = "corpus.jsonl, queries.jsonl and qrels/test.tsv"
             raise InputError(f"{path}: there is no qrels/test.tsv in it; it must hold {needed}")

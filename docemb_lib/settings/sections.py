@@ -154,9 +154,7 @@ class Section(BaseModel):
 class HubDataset(Section):
     """A data set that `datasets.load_dataset` streams."""
 
-    # hub id, local folder, or data files: a path or pattern ending in .jsonl, .csv, .tsv or
-    # .parquet
-    dataset: str
+    dataset: str  # hub id, or a folder of which `datasets` finds the splits by the names of files
     config: str | None = None
     split: str = "train"
     text_field: str = "text"

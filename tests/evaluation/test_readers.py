@@ -9,9 +9,8 @@ import pytest
 from conftest import write_files, write_rows
 
 from docemb_lib.corpus.reader import Problems
-from docemb_lib.corpus.sources import NO_SPLIT, split_in
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs
-from docemb_lib.evaluation.readers import labelled_task, source_rows
+from docemb_lib.evaluation.readers import NO_SPLIT, labelled_task, source_rows, split_in
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
 
