@@ -154,9 +154,7 @@ class Section(BaseModel):
 class HubDataset(Section):
     """A data set that `datasets.load_dataset` streams."""
 
-    # hub id, local folder, or data files: a path or pattern ending in .jsonl, .csv, .tsv or
-    # .parquet
-    dataset: str
+    dataset: str  # hub id, or a folder of which `datasets` finds the splits by the names of files
     config: str | None = None
     split: str = "train"
     text_field: str = "text"
@@ -429,8 +427,6 @@ class OwnTask(Section):
     # retrieval: pairs of ids, a document or query and a document to be found; None: `path` is a
     # folder with corpus.jsonl, queries.jsonl and qrels, as those of BEIR
     relevance: Path | dict[SplitName, Path] | None = None
-    # retrieval: words that begin with a capital letter are removed, so that no name is a key
-    mask_names: bool = False
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -444,22 +440,12 @@ class OwnTask(Section):
                 "relevance (a file of pairs of ids) is missing; "
                 "add it, or let path be a folder of BEIR's layout, without queries"
             )
-        if self.mask_names and (self.kind != "retrieval" or self.is_judged):
-            raise ValueError(
-                "mask_names belongs to retrieval tasks whose queries are documents; leave it out"
-            )
         if self.kind == "retrieval" and isinstance(self.path, dict):
             raise ValueError(
                 "path of a retrieval task is one file of documents for all splits; "
                 "name one file, and give relevance a file per split"
             )
         return self
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether the task is retrieval with queries beside the documents."""
-        no_links = self.kind == "retrieval" and self.relevance is None
-        return self.queries is not None or no_links
 
 
 class Evaluation(Section):
