@@ -347,7 +347,21 @@ widgets.weighting_explorer(run, points)
 # more (1.42), and costs related pages ([the same on more pages](../outputs/published/reading.md)).
 
 # %%
-views.hypotheses_of_students(run).round(3)
+reading = views.hypotheses_of_students(run, scores)
+reading.round(3)
+
+# %%
+(ax,) = figures.rows_axes(8)
+for name, row in figures.named(reading.reset_index(names="model"), names).set_index("model").iterrows():
+    ax.plot([row["low"], row["high"]], [row["mean"]] * 2, color="0.7", zorder=1)
+    ax.plot(row["ending"], row["mean"], "o", color=figures.PALETTE["structural"])
+    ax.annotate(name, (row["ending"], row["mean"]), (4, 4), textcoords="offset points", fontsize=7)
+ax.set(xlabel="how much the ending counts beside the beginning", ylabel="mean validation score")
+run.save_figure(ax, "endings", reading.reset_index(names="model"))
+
+# %% [markdown]
+# At the left stand the models that have stopped reading the end; lines are 95% intervals of the ending. A good score may
+# stand anywhere: reading to the end is not quality by itself.
 
 # %%
 section = """**The training, or the luck of one?** This run minus the student of the structural loss

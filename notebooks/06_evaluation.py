@@ -358,108 +358,6 @@ if student.pooling in ("mean", "lead"):  # others average no states
         parts[side] = [shorten(text, 120, placeholder=" …") for text in parts[side]]
     display(figures.table(parts))
 
-# %%
-section = """## All students: Table 5.7
-
-Accuracy of this student and of all comparable recorded ones, by the number of examples that heads
-learn from. Compare students of equally many documents. The last column has the thesis' name."""
-finals = thesis.recorded_finals(run, final)
-of_all = finals.scores
-is_student = (of_all["kind"] == Kind.STUDENT) & (of_all["form"] == "saved")
-is_compared = is_student | of_all["in the thesis"].notna() | of_all["model"].isin(rows)
-finals = finals._replace(scores=of_all[is_compared])
-names = finals.names | names
-accuracy = thesis.table_5_7(finals.compared, "accuracy")
-figures.table(accuracy, names, section=section)
-
-# %%
-section = """The same with the thesis' head, on the models that the thesis has. Ten epochs on raw
-embeddings favour models with large norms, as max-margin makes them, so this order says as much of
-norms as of worth."""
-if run.profile.evaluation.head == HEAD:
-    under_mlp = finals.scores.head(0)
-else:
-    under_mlp = thesis.with_head(run, finals, HEAD).compared
-figures.table(thesis.table_5_7(under_mlp, "accuracy"), names, section=section)
-
-# %%
-section = "Retrieval, by MAP; it needs no head."
-figures.table(thesis.table_5_7(finals.compared, "map"), names, section=section)
-
-# %% [markdown]
-# Table 5.7 of the thesis has the [normalised mean](01_corpus.ipynb) twice here, as printed and as it follows from its
-# rows. The printed one is lower with 1,000 and 10,000 examples; the text does not say what it is divided by.
-
-# %%
-figures.table(thesis.table("5.7"))
-
-# %%
-section = """The same scores here and in the thesis. MAP scores the entire ordering, as section 5.3
-says; the author's code counts the first 1,000 hits (`evaluation.map_at: 1000`), which changes GAMES
-with its 21,000 articles."""
-figures.table(thesis.deviations(finals.scores), names, section=section)
-
-# %%
-known = of_all[is_student].drop_duplicates("model").dropna(subset="in the thesis")
-known = known.drop_duplicates("in the thesis", keep=False)  # two students may have a name in common
-thesis_names = dict(zip(known["model"], known["in the thesis"], strict=True))
-compared = figures.named(finals.compared, thesis_names | names)
-if len(accuracy):
-    display(Markdown("## Over tasks: Figures 5.3 to 5.6\n\nAccuracy over tasks and rounds (5.3):"))
-    ax = figures.plot_rounds(compared, ax=figures.rows_axes(len(accuracy))[0])
-    run.save_figure(ax, "rounds", finals.scores)
-
-# %%
-for name, of_round in compared[compared["metric"] == "accuracy"].groupby("round", sort=False):
-    if compared["round"].nunique() > 1:
-        figure = figures.each_task(figures.plot_task, of_round)
-        figure.suptitle(f"Figure 5.4: heads trained on {name} examples")
-        run.save_figure(figure, f"tasks-{name}", of_round)
-
-# %%
-ranked = compared[compared["metric"].isin(["map", "mrr"])]
-if len(ranked):
-    display(Markdown("Retrieval by MAP and by MRR (5.5, 5.6): MRR asks for one relevant document."))
-    (ax,) = figures.rows_axes(2 * ranked["model"].nunique() + 3)
-    run.save_figure(figures.plot_retrieval(ranked, ax=ax), "retrieval", finals.scores)
-
-# %%
-best = thesis.best_of_chapter_4(run)
-if len(best):
-    display(Markdown("**The best of chapter 4** on validation splits (Figure 4.12, Table 4.10)."))
-    (ax,) = figures.rows_axes(best["model"].nunique())
-    ax = figures.plot_runs(figures.named(best, names), by="model", ax=ax)
-    run.save_figure(ax, "best-of-chapter-4", best)
-
-# %%
-students = ["only-MSE", "MSE-contextual", "cosine-masked"]
-others = ["PV", "DM", "Longformer"]
-best, *behind = students
-claims = []
-for name in ("1k", "10k"):
-    table = thesis.in_table(run, finals, round_=name)
-    says = f"With {name} examples each student is ahead of each baseline."
-    claims.append(thesis.better(table, says, students, [*others, "SBERT"]))
-table = thesis.in_table(run, finals)
-says = "With all examples SBERT is ahead of the students, and these of all others."
-claims.append(thesis.better(table, says, ["SBERT"], students, others))
-says = "Only-MSE is first of the students, MSE-contextual second."
-claims.append(thesis.better(table, says, *([student] for student in students)))
-for task, model in (("imdb", "Longformer"), ("arxiv", "PV")):
-    of_task = thesis.in_table(run, finals, task=task)
-    rest = [name for name in (*students, *others, "SBERT") if name != model]
-    claims.append(thesis.better(of_task, f"On {task} {model} is best.", [model], rest))
-by_map, by_mrr = (thesis.in_table(run, finals, metric=metric) for metric in ("map", "mrr"))
-says = "By MAP only-MSE is first and SBERT second."
-claims.append(thesis.better(by_map, says, [best], ["SBERT"], [*behind, *others]))
-says = "By MRR cosine-masked is first."
-rest = [best, "MSE-contextual", "SBERT", *others]
-claims.append(thesis.better(by_mrr, says, ["cosine-masked"], rest))
-for name, table in (("MAP", by_map), ("MRR", by_mrr)):
-    says = f"By {name} all students are ahead of Paragraph Vectors and Longformer."
-    claims.append(thesis.better(table, says, students, others))
-figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
-
 # %% [markdown]
 # ## Conclusion
 
@@ -476,6 +374,8 @@ else:
 print("Tables and figures:", Path(run.figures[0]).parent)
 
 # %% [markdown]
+# [`10_chapter_5`](10_chapter_5.ipynb) puts all recorded students beside chapter 5 of the thesis.
+#
 # **References.** D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied
 # Linguistics, Charles University, Prague 2023 (chapter 5). Dror et al. (2018), *The hitchhiker's guide to testing
 # statistical significance in natural language processing*. Holm (1979), *A simple sequentially rejective multiple test

@@ -104,7 +104,7 @@ LIST = re.compile(
 
 # Functions that attach documentation to compiled objects.
 ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Definition = ast.FunctionDef | ast.ClassDef
 # By the dotted path of a module, class or function, private parts included: its dedented docstring
 # by the name "", and those of its public methods by their names
 Pages = dict[str, dict[str, str]]
@@ -222,7 +222,7 @@ def read_pages(file: Path, module: str) -> Pages:
     pages[module][""] = _docstring(tree)
     for statement in _statements(tree.body):
         match statement:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.ClassDef():
                 _add_definition(pages[f"{module}.{statement.name}"], statement)
             case ast.Assign([ast.Attribute(ast.Name(name), "__doc__"), *_], value):
                 pages[f"{module}.{name}"][""] = _constant_doc(value)
@@ -255,7 +255,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 def _add_definition(docs: dict[str, str], definition: Definition) -> None:
     docs[""] = docs[""] or _docstring(definition)
     for member in _statements(definition.body) if isinstance(definition, ast.ClassDef) else ():
-        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(member, ast.FunctionDef):
             doc = _docstring(member)
             if doc and member.name == "__init__":  # many classes document their parameters here
                 docs[""] = f"{docs['']}\n\n{doc}".strip()

@@ -141,21 +141,24 @@ def local_documents(
     """
     places = local_paths(path)
     top = common_folder(places)
-    texts = [text_field] if isinstance(text_field, str) else text_field
     problems = Problems(skip_bad=skip_bad)
     ids: set[str] = set()
     for place in places:
         before = len(ids)
         prefix = path_below(top, place) if len(places) > 1 else ""
-        names = [] if place.is_dir() else _id_fields(place, id_field)
-        for row in _folder_rows(place, problems) if place.is_dir() else read_rows(place, problems):
+        if place.is_dir():
+            rows = _folder_rows(place, prefix, problems)
+            names: Sequence[str] = IDS
+            texts: Sequence[str] = ["text"]
+        else:
+            rows = read_rows(place, problems)
+            names = _id_fields(place, id_field)
+            texts = [text_field] if isinstance(text_field, str) else text_field
+        for row in rows:
             with problems.collecting():
-                if place.is_dir():
-                    id = clean(f"{prefix}/{row.fields['id']}".removeprefix("/"))
-                    document = Document(id, row.fields["text"], row.fields["label"])
-                else:
-                    id = id_of(row, *names) if names else f"{prefix}:{row.number}".removeprefix(":")
-                    document = Document(id, text_of(row, texts), stem(place))
+                id = id_of(row, *names) if names else f"{prefix}:{row.number}".removeprefix(":")
+                source = row.fields["label"] if place.is_dir() else stem(place)
+                document = Document(id, text_of(row, texts), source)
                 _check(document, ids, row)
                 ids.add(id)
                 yield document
@@ -168,21 +171,21 @@ def local_documents(
     problems.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
 
 
-def _folder_rows(folder: Path, problems: Problems) -> Iterator[Row]:
-    """Yield the text files of a folder as rows; see `text_row`."""
+def _folder_rows(folder: Path, prefix: str, problems: Problems) -> Iterator[Row]:
+    """Yield the text files of a folder as rows, with prefix and path as their ids."""
     for file in visible_files(folder):
         if file.suffix.lower() in TEXTS:
             with problems.collecting():
-                yield text_row(file, folder)
+                yield text_row(file, id=(prefix / file.relative_to(folder)).as_posix())
         else:
             problems.pass_over(file)
 
 
-def text_row(file: Path, folder: Path) -> Row:
-    """Return a text file as a row; the id is the path below the folder, the label its folder."""
+def text_row(file: Path, **fields: str) -> Row:
+    """Return a text file as a row with these fields, its text, and its folder as the label."""
     label = well_formed(Path(os.path.abspath(file)).parent.name)
     text = clean("".join(lines_of(file)))
-    return Row(str(file), 1, {"id": path_below(folder, file), "text": text, "label": label})
+    return Row(str(file), 1, {"text": text, "label": label, **fields})
 
 
 def _id_fields(file: Path, id_field: str | None) -> Sequence[str]:
@@ -260,7 +263,7 @@ def common_folder(places: Iterable[Path]) -> str:
     return os.path.commonpath(parents or ["."])
 
 
-def path_below(folder: str | Path, file: Path) -> str:
+def path_below(folder: str, file: Path) -> str:
     """Return the path of a file below a folder, as it is written in ids."""
     return Path(os.path.relpath(file, folder)).as_posix()
 
@@ -319,18 +322,16 @@ def read_table(
 
 
 def _numbered(file: Path, items: Iterable[object], problems: Problems) -> Iterator[Row]:
-    """Yield the rows with the fields in `items`; a string in their place says what is wrong."""
+    """Yield the rows with the fields in `items`; an error in their place is that of a row."""
     with problems.collecting():
         for number, fields in enumerate(items, 1):
             with problems.collecting():
-                row = Row(
-                    f"{file}, row {number}", number, fields if isinstance(fields, dict) else {}
-                )
-                if isinstance(fields, str):
-                    raise row.bad(fields)
+                row = Row(f"{file}, row {number}", number, {})
+                if isinstance(fields, ValueError):
+                    raise row.bad(str(fields))
                 if not isinstance(fields, dict):
                     raise row.bad(f"this is a value without fields; {OBJECTS}")
-                yield row
+                yield row._replace(fields=fields)
 
 
 def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> Iterator[object]:
@@ -346,7 +347,7 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
         try:
             values = next(filter(None, reader), None)
         except csv.Error as error:
-            yield (
+            yield ValueError(
                 f"there is broken quoting up to line {reader.line_num + named} ({error}); close "
                 "every quoted value, and double each quotation mark inside of one"
             )
@@ -358,9 +359,9 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
         elif len(values) == len(names):
             yield dict(zip(names, values, strict=True))
         else:
-            yield (
+            yield ValueError(
                 f"the row must have {len(names)} values ({', '.join(names)}), and has "
-                f"{len(values)}; mend the row"
+                f"{len(values)}; mend it"
             )
 
 
@@ -379,7 +380,7 @@ def _json(file: Path) -> Iterator[object]:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            yield f"this is not JSON ({error}); {OBJECTS}"
+            yield ValueError(f"this is not JSON ({error}); {OBJECTS}")
             continue
         inner = content.values() if isinstance(content, dict) else ()
         if inner and all(isinstance(fields, dict) for fields in inner):

@@ -5,15 +5,13 @@ The order of the documents is the same in each run.
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.files import digest_of, fingerprint_of, hash_of
@@ -24,26 +22,17 @@ from docemb_lib.corpus.reader import (
     Problems,
     Row,
     common_folder,
-    file_format,
     files_in,
     local_documents,
     local_paths,
-    matches,
     path_below,
-    read_rows,
-    stem,
     text_of,
     visible_files,
 )
-from docemb_lib.settings.sections import HubDataset, SplitName, TextSource
+from docemb_lib.settings.sections import HubDataset, TextSource
 
 logger = logging.getLogger(__name__)
 
-SPLITS: tuple[SplitName, ...] = get_args(SplitName)
-VALIDATION = ("dev", "val", "valid")  # other names of the validation split
-# A name of a split outside of longer words: test in `c4-test.00000.json`, and not in `latest`.
-SPLIT = re.compile(rf"(?<![a-z])({'|'.join((*SPLITS, *VALIDATION))})(?![a-z])")
-NO_SPLIT = ""  # the split of files and rows for which none is named
 BATCH = 256  # texts given to a counter at once
 # Local files of at most so many bytes in all are identified by their contents, which takes half a
 # second to read, once per process.
@@ -100,16 +89,17 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
         inputs["datasets"] = []
         for source in settings.datasets:
             fields = source.model_dump()
-            files = _files_of(source)
-            if files:  # the folder that holds them does not matter
-                fields |= {"dataset": stem(Path(source.dataset)), "files": files_fingerprint(files)}
+            place = Path(source.dataset)
+            if place.is_dir():  # the folder that holds it does not matter
+                files = files_fingerprint(visible_files(place))
+                fields |= {"dataset": place.name, "files": files}
             inputs["datasets"].append(fields)
     return inputs
 
 
 def streamed(settings: TextSource) -> list[str]:
     """Return the data sets of a hub that a source streams; none for local files."""
-    remote = (source for source in settings.datasets if not _files_of(source))
+    remote = (each for each in settings.datasets if not Path(each.dataset).is_dir())
     return [" ".join(filter(None, (source.dataset, source.config))) for source in remote]
 
 
@@ -190,8 +180,7 @@ def hub_documents(
     hash of the text. The sample, which is held in memory, consists of the documents with the lowest
     hashes of seed and id, in this order; it does not depend on the order of rows and shards.
 
-    Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on
-    the way.
+    Raises InputError for a row without the text, ConnectionError for a hub that fails on the way.
     """
     least = source.min_student_tokens
     lowest: dict[bytes, Document | None] = {}  # by draw
@@ -220,13 +209,10 @@ def hub_documents(
 
 def _hashed_documents(source: HubDataset) -> Iterator[Document]:
     """Yield the documents of all rows with a text."""
-    name = stem(Path(source.dataset))
+    name = Path(source.dataset).name  # wikipedia of wikimedia/wikipedia
     problems = Problems()
-    files = _files_of(source)
-    rows: Iterator[Row] = chain.from_iterable(read_rows(file, problems) for file in files)
-    if not files:
-        pairs = hub_rows(source.dataset, source.config, [source.split], streaming=True)
-        rows = (row for _, row in pairs)
+    pairs = hub_rows(source.dataset, source.config, [source.split], streaming=True)
+    rows = (row for _, row in pairs)
     for row in progress(rows, desc=f"streaming {name}", unit="rows"):
         with problems.collecting():
             text = text_of(row, [source.text_field])
@@ -237,53 +223,14 @@ def _hashed_documents(source: HubDataset) -> Iterator[Document]:
     problems.end(source.dataset)
 
 
-def dataset_files(source: str, config: str | None = None) -> dict[Path, str]:
-    """Return the files of a local data set and the split that each names; {} for a hub's.
-
-    They are data files, or else the texts of classes, in a folder for each class. Among several, a
-    data file that names no split may hold all splits of the others again, and is left out.
-    """
-    place = Path(source)
-    if not place.is_dir():
-        return dict.fromkeys(matches(place), NO_SPLIT)
-    folder = place / config if config and (place / config).is_dir() else place
-    inside = {file: file.relative_to(folder) for file in visible_files(folder)}
-    data = {file: split_in(path) for file, path in inside.items() if file_format(file)}
-    texts = {f: split_in(path.parent.parent) for f, path in inside.items() if path.parent.name}
-    return {file: split for file, split in data.items() if split} or data or texts
-
-
-def _files_of(source: HubDataset) -> list[Path]:
-    """Return the local files of a data set that hold its split; [] for a hub's."""
-    place = Path(source.dataset)
-    files = dataset_files(source.dataset, source.config).items()
-    chosen = [file for file, split in files if split in (NO_SPLIT, source.split)]
-    if not chosen and (place.is_dir() or file_format(place)):
-        raise InputError(
-            f"corpus.datasets: {place}: there is no file here with the split {source.split} in its "
-            "name; name files, a folder, or a hub's data set"
-        )
-    return chosen
-
-
-def split_in(path: Path) -> str:
-    """Return the split in a path such as `20news-bydate-train` or `dev.csv`; or NO_SPLIT."""
-    match = SPLIT.search(path.as_posix().lower())
-    return split_named(match[1]) if match else NO_SPLIT
-
-
-def split_named(name: str) -> str:
-    """Return the split that has this name, perhaps another name of the validation split."""
-    return "validation" if name in VALIDATION else name
-
-
 def hub_rows(
     dataset: str, config: str | None, splits: Sequence[str], *, streaming: bool
 ) -> Iterator[tuple[str, Row]]:
-    """Yield the split and the row for every row of a hub's data set, in its splits among `splits`.
+    """Yield the split and the row for every row of a data set, in its splits among `splits`.
 
-    Raises InputError for an unknown or unreachable data set, ConnectionError for a hub that fails
-    on the way.
+    dataset: an id on a hub, or a folder of which `datasets` finds the splits by the names of its
+    files. Raises InputError for an unknown or unreachable data set, ConnectionError for one that
+    fails on the way.
     """
     from datasets import load_dataset  # takes seconds to import
     from datasets.exceptions import DatasetsError

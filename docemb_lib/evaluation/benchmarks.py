@@ -17,9 +17,8 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.reader import Problems, Row, read_table, well_formed
-from docemb_lib.corpus.sources import NO_SPLIT
 from docemb_lib.evaluation.judged import make_ranking
-from docemb_lib.evaluation.readers import head_task, read_examples, source_rows
+from docemb_lib.evaluation.readers import NO_SPLIT, head_task, read_examples, source_rows
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Ranking,

@@ -5,23 +5,21 @@ BEIR's layout is a folder with `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`
 """
 
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.links import Links, read_links
 from docemb_lib.corpus.reader import field_in, first_row, local_documents
-from docemb_lib.corpus.sources import NO_SPLIT, SPLITS, split_in
-from docemb_lib.evaluation.readers import files_by_split
+from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.settings.sections import OwnTask
+from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
-WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 TITLE = "title"  # stands above the text of a document or query of BEIR
 SHOWN = 3  # ids in a message
 
@@ -38,12 +36,14 @@ def retrieval_task(settings: OwnTask) -> Retrieval:
     relevance = settings.relevance
     if relevance is None:  # BEIR's layout
         qrels = {split_in(Path(file.name)): file for file in path.glob("qrels/[!.]*.tsv")}
-        relevance = {split: qrels[split] for split in SPLITS if split in qrels}
-        relevance = relevance or {"test": _file(path, "qrels/test.tsv")}
-        queries_file = _file(path, "queries.jsonl")
-        path = _file(path, "corpus.jsonl")
-    documents = _texts(path, settings)
-    queries = _texts(queries_file, settings) if queries_file else documents
+        relevance = {split: qrels[split] for split in get_args(SplitName) if split in qrels}
+        if not relevance:
+            needed = "corpus.jsonl, queries.jsonl and qrels/test.tsv"
+            raise InputError(f"{path}: there is no qrels/test.tsv in it; it must hold {needed}")
+        queries_file = path / "queries.jsonl"
+        path = path / "corpus.jsonl"
+    documents = _texts(path, settings, titled=queries_file is not None)
+    queries = _texts(queries_file, settings, titled=True) if queries_file else documents
     known = documents.keys() | queries.keys()
     by_split = {}
     for split, file in files_by_split(relevance).items():
@@ -57,31 +57,17 @@ def retrieval_task(settings: OwnTask) -> Retrieval:
     return Retrieval(settings.name, rankings)
 
 
-def _file(folder: Path, name: str) -> Path:
-    for file in (folder / name, folder / f"{name}.gz"):
-        if file.is_file():
-            return file
-    raise InputError(
-        f"{folder}: there is no {name} in it; "
-        "it must hold corpus.jsonl, queries.jsonl and qrels/test.tsv"
-    )
-
-
-def _texts(file: Path, settings: OwnTask) -> dict[str, str]:
-    """Return the documents or queries of a file by id, with their titles beside queries."""
-    text_field = settings.text_field
-    if settings.is_judged and isinstance(text_field, str):
+def _texts(file: Path, settings: OwnTask, *, titled: bool) -> dict[str, str]:
+    """Return the documents or queries of a file by id. titled: joins a title with the text."""
+    fields = settings.text_field
+    if titled and isinstance(fields, str):
         first = first_row(file)
         if first and field_in(first.fields, TITLE):
-            text_field = [TITLE, text_field]
+            fields = [TITLE, fields]
     documents = local_documents(
-        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
+        file, text_field=fields, id_field=settings.id_field, skip_bad=settings.skip_bad
     )
-    texts = {document.id: document.text for document in documents}
-    if settings.mask_names:
-        for id, text in texts.items():
-            texts[id] = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
-    return texts
+    return {document.id: document.text for document in documents}
 
 
 def _drawn(links: Links, settings: OwnTask) -> dict[str, Links]:

@@ -4,6 +4,7 @@
 not named. Every error names the file and the row.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from docemb_lib.corpus.reader import (
     Row,
     clean,
     file_format,
+    matches,
     read_rows,
     text_of,
     text_row,
     visible_files,
 )
-from docemb_lib.corpus.sources import NO_SPLIT, dataset_files, hub_rows, split_named
+from docemb_lib.corpus.sources import hub_rows
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Classification,
@@ -32,6 +34,10 @@ from docemb_lib.evaluation.tasks import (
 )
 from docemb_lib.settings.sections import OwnTask
 
+VALIDATION = ("dev", "val", "valid")  # other names of the validation split
+# A name of a split outside of longer words: test in `c4-test.00000.json`, and not in `latest`.
+SPLIT = re.compile(rf"(?<![a-z])({'|'.join((*SPLITS, *VALIDATION))})(?![a-z])")
+NO_SPLIT = ""  # the split of files and rows for which none is named
 TEXTS = ("first", "second")  # columns of the texts of examples
 
 
@@ -87,7 +93,34 @@ def source_rows(
             yield from ((split, row) for row in read_rows(file, problems))
             continue
         with problems.collecting():
-            yield split, text_row(file, place)
+            yield split, text_row(file)
+
+
+def dataset_files(source: str, config: str | None = None) -> dict[Path, str]:
+    """Return the files of a local data set and the split that each names; {} for a hub's.
+
+    They are data files, or else the texts of classes, in a folder for each class. Among several, a
+    data file that names no split may hold all splits of the others again, and is left out.
+    """
+    place = Path(source)
+    if not place.is_dir():
+        return dict.fromkeys(matches(place), NO_SPLIT)
+    folder = place / config if config and (place / config).is_dir() else place
+    inside = {file: file.relative_to(folder) for file in visible_files(folder)}
+    data = {file: split_in(path) for file, path in inside.items() if file_format(file)}
+    texts = {f: split_in(path.parent.parent) for f, path in inside.items() if path.parent.name}
+    return {file: split for file, split in data.items() if split} or data or texts
+
+
+def split_in(path: Path) -> str:
+    """Return the split in a path such as `20news-bydate-train` or `dev.csv`; or NO_SPLIT."""
+    match = SPLIT.search(path.as_posix().lower())
+    return split_named(match[1]) if match else NO_SPLIT
+
+
+def split_named(name: str) -> str:
+    """Return the split that has this name, perhaps another name of the validation split."""
+    return "validation" if name in VALIDATION else name
 
 
 def read_examples(

@@ -176,8 +176,10 @@ def _environment(count: int) -> dict[str, str]:
     """
     from dask.system import CPU_COUNT
 
+    # torch takes MKL_NUM_THREADS before the OMP_NUM_THREADS that a user has set.
+    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, CPU_COUNT // count)))
     defaults = {
-        **dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))),
+        **dict.fromkeys(THREADS, threads),
         **ENVIRONMENT,
         "CUDA_VISIBLE_DEVICES": ",".join(_gpus()),
     }

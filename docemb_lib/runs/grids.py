@@ -99,13 +99,11 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     Raises InputError for whatever is wrong with the file.
     """
     name = "given"
-    source = "grid"
     content: Any = {"runs": given}
     if isinstance(given, str | Path):
-        path = yaml_file("grid", given, _grid_files())
         name = str(given)
-        source = str(path)
-        content = read_yaml(path) or {}
+        content = read_yaml(yaml_file("grid", given, _grid_files())) or {}
+    source = f"grid {name}"
     file = validated(GridFile, content, source)
     notebook = file.notebook
     if notebook is not None:

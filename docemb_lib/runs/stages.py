@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -46,11 +47,11 @@ HELD_OUT = ("validation", "tasks")  # splits that nothing is trained on
 TEACHER_SEED = 0  # runs of every seed share their teachers
 
 
+@dataclass(eq=False)
 class Corpus:
     """The corpus of a profile: splits train, validation and tasks (held out from all training)."""
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
+    profile: Profile
 
     @cached_property
     def folder(self) -> Path:
@@ -152,14 +153,14 @@ class Corpus:
         return partial(count_tokens, pretrained.resolve(self.profile.student.model))
 
 
+@dataclass(eq=False)
 class Teachers:
     """The structural and contextual teachers of a profile, and their embeddings of the corpus."""
 
-    def __init__(self, profile: Profile, corpus: Corpus) -> None:
-        self.profile = profile
-        self.corpus = corpus
-        # By folder: the processes of each model take seconds to start.
-        self._loaded: dict[Path, ParagraphVector] = {}
+    profile: Profile
+    corpus: Corpus
+    # By folder: the processes of each model take seconds to start.
+    _loaded: dict[Path, ParagraphVector] = field(default_factory=dict)
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:

@@ -141,9 +141,7 @@ class Section(BaseModel):
 class HubDataset(Section):
     """A data set that `datasets.load_dataset` streams."""
 
-    # hub id, local folder, or data files: a path or pattern ending in .jsonl, .csv, .tsv or
-    # .parquet
-    dataset: str
+    dataset: str  # hub id, or a folder of which `datasets` finds the splits by the names of files
     config: str | None = None
     split: str = "train"
     text_field: str = "text"
@@ -416,13 +414,11 @@ class OwnTask(Section):
     # retrieval: pairs of ids, a document or query and a document to be found; None: `path` is a
     # folder with corpus.jsonl, queries.jsonl and qrels, as those of BEIR
     relevance: Path | dict[SplitName, Path] | None = None
-    # retrieval: words that begin with a capital letter are removed, so that no name is a key
-    mask_names: bool = False
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         if self.kind != "retrieval":
-            for name in ("queries", "relevance", "mask_names"):
+            for name in ("queries", "relevance"):
                 if getattr(self, name):
                     raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
             return self
@@ -436,15 +432,7 @@ class OwnTask(Section):
                 f"relevance (a file of pairs of ids) is missing; add it, or let path {self.path} "
                 "be a folder of BEIR's layout, without queries"
             )
-        if self.mask_names and self.is_judged:
-            raise ValueError("mask_names: queries must be documents; leave it out")
         return self
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether the task is retrieval with queries beside the documents."""
-        no_links = self.kind == "retrieval" and self.relevance is None
-        return self.queries is not None or no_links
 
 
 class Evaluation(Section):

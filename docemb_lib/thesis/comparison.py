@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import (
     MAIN_METRICS,
@@ -24,7 +25,6 @@ from docemb_lib.runs import records
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import short_final_label
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STRUCTURAL_LOSS
 from docemb_lib.settings.sections import HeadSettings
@@ -296,23 +296,8 @@ class Finals(NamedTuple):
     # round, model, kind, form, task, metric, value, low, high, and the columns of `beside_thesis`
     scores: pd.DataFrame
     models: dict[str, Model]  # by the name in Table 5.7
-    students: tuple[Model, ...] = ()  # of the runs
-    names: Mapping[str, str] = {}  # of the students in tables and figures, see `short_labels`
-
-    @property
-    def runs(self) -> int:
-        return len(self.students)
-
-    @property
-    def compared(self) -> pd.DataFrame:
-        """The scores, or no rows where the tables of the run itself have them.
-
-        These are the scores of one run, in one round, on tasks that the thesis lacks.
-        """
-        rows = self.scores
-        if self.runs > 1 or rows["round"].nunique() > 1 or rows["thesis"].notna().any():
-            return rows
-        return rows.head(0)
+    students: tuple[Model, ...]  # of the runs
+    names: Mapping[str, str]  # of the students in tables and figures, see `short_labels`
 
 
 def short_labels(keys: Mapping[str, Run]) -> dict[str, str]:
@@ -328,32 +313,20 @@ def short_labels(keys: Mapping[str, Run]) -> dict[str, str]:
     return {label: name for label, name in short.items() if uses[name] == 1}
 
 
-def recorded_finals(run: Run, final: Final | None = None) -> Finals:
-    """The final evaluation of this run and the comparable recorded ones.
+def recorded_finals(run: Run) -> Finals:
+    """The recorded final evaluations in the setting of this run, its own first.
 
-    `final` is the evaluation of this run; without it, the recorded one is read, if there is one. If
-    several runs are the same student of the thesis, the run with most documents represents it, then
-    the newest.
+    If several runs are the same student of the thesis, the run with most documents represents it,
+    then the newest. Raises InputError where none is recorded.
     """
-    keys = []  # by label as recorded
-    intervals = []
-    models = []
-    recorded = run.comparable()
-    if final is not None:
-        keys.append((run.label, run))
-        intervals.append(final.intervals)
-        models.append(final.models)
-    else:
-        record = records.read(run.folder)
-        if record is not None and record.status == "done":
-            recorded.insert(0, record)
-    for record in recorded:
-        keys.append((record.label, run.of_record(record)))
-        intervals.append(record.table("intervals"))
-        models.append(record.table("models"))
-    if not keys:
-        columns = ["round", "model", "kind", "form", "task", "metric", "value", "thesis"]
-        return Finals(pd.DataFrame(columns=columns), {})
+    own = [record for record in [run.record] if record is not None]
+    recorded = [*own, *run.comparable()]
+    if not recorded:
+        problem = f"no final evaluation of profile {run.profile.name} is recorded"
+        raise InputError(f"{run.notebook}: {problem}; execute {run.notebook} first")
+    keys = [(record.label, run.of_record(record)) for record in recorded]  # by label as recorded
+    intervals = [record.table("intervals") for record in recorded]
+    models = [record.table("models") for record in recorded]
 
     # Intervals of a single round do not name it.
     single = round_name(run.profile.evaluation.largest_round)

@@ -55,6 +55,7 @@ OF_SIMDE = {
 # Notebook parameters with one value in a paper; others vary there.
 PARAMETERS = {"delta", "beta", "pair_temperature", "mlm_weight"}
 IN_PAPER = "in the paper"
+LONGFORMER = "allenai/longformer-base-4096"
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,11 @@ def _settings_of(run: Run) -> dict[str, str]:
 def _settings_of_paper(run: Run) -> dict[str, str]:
     """The same settings as far as the run's paper gives them.
 
-    The paper of a student of over 512 tokens that learns from pairs is that of SimDE_long.
+    Of a Longformer that learns from pairs they are those of SimDE_long, of any other of SimDE_bert.
     """
     name = "thesis-final" if run.is_final else "thesis"
     if run.self_supervised:
-        name = "simde-long" if run.profile.student.max_tokens > 512 else "simde"
+        name = "simde-long" if run.profile.student.model == LONGFORMER else "simde"
     paper = Run(run.notebook, Profile.load(SHIPPED / "params" / f"{name}.yaml"))
     corpus = paper.profile.corpus
     # No paper holds out documents for tasks, and that of SimDE none for validation.

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import probes
-from docemb_lib.evaluation.scoreboard import listed
+from docemb_lib.evaluation.scoreboard import listed, mean_over_tasks
+from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.models import Model, student_model, teacher_model
+from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.notebooks import PROJECTIONS
@@ -43,14 +45,19 @@ def students_of_runs(run: Run) -> list[Model]:
     Recorded runs count if they have as many documents as this run, and its seed.
     """
     models = [run.untrained, run.model]
-    for record in sorted(run.comparable(), key=lambda record: record.label):
-        counting = run.of_record(record).counting
-        student = record.student_folder
-        if student is not None and all(
-            counting[name] == run.counting[name] for name in ("documents", "seed")
-        ):
-            models.append(student_model(record.label, student))
+    for record in _alike(run):
+        if record.student_folder is not None:
+            models.append(student_model(record.label, record.student_folder))
     return models
+
+
+def _alike(run: Run) -> list[Record]:
+    """The comparable recorded runs from as many documents and with the same seed, by label."""
+    size = run.only("documents", "seed")
+    alike = [
+        each for each in run.comparable() if run.of_record(each).only("documents", "seed") == size
+    ]
+    return sorted(alike, key=lambda record: record.label)
 
 
 def validation_embeddings(corpus: Corpus, model: Model) -> np.ndarray:
@@ -61,30 +68,32 @@ def validation_embeddings(corpus: Corpus, model: Model) -> np.ndarray:
     return model.embed(corpus.split("validation")["text"][:SHOWN])
 
 
-def hypotheses_of_students(run: Run) -> pd.DataFrame:
-    """Two hypotheses of drafts of the thesis, in numbers, a row for each student.
+def hypotheses_of_students(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
+    """Two hypotheses of drafts of the thesis, in numbers, a row for each model.
 
     Without the contextual loss a student forgets the endings of documents: see `endings`. Without
     the structural loss embeddings become alike: `spread` is that of the first `SHOWN` validation
-    documents. The students are those of `students_of_runs`, that of the same structural loss alone,
-    and those of the same contextual teacher alone from any number of documents.
+    documents. `mean` is the mean validation score. The students are those of `students_of_runs`,
+    that of the same structural loss alone, and those of the same contextual teacher alone from any
+    number of documents; beside them stand the references that read texts.
+
+    scores: tidy, of the run and its references.
     """
-    students = {model.label: model for model in students_of_runs(run)}
-    for record in structural_only(run, [run]):
-        student = record.student_folder
-        if student is not None:
-            students[f"only-structural;{record.label}"] = student_model(record.label, student)
+    recorded = {record.label: record for record in _alike(run)}
+    recorded |= {f"only-structural;{each.label}": each for each in structural_only(run, [run])}
     for record in run.comparable(PROJECTIONS.name):
         key = run.of_record(record)
-        if key.roles != {"contextual"} or key.only(*ALIKE) != run.only(*ALIKE):
-            continue
-        student = record.student_folder
-        if student is not None:
-            label = f"{record.label};{key.counting['documents']} docs"
-            students[label] = student_model(record.label, student)
-    models = [model.called(label) for label, model in students.items()]
+        if key.roles == {"contextual"} and key.only(*ALIKE) == run.only(*ALIKE):
+            recorded[f"{record.label};{key.counting['documents']} docs"] = record
+    models = [model for model in run.models() if isinstance(model.embedder, Embedder)]
+    means = mean_over_tasks(scores).groupby("model")["value"].mean().to_dict()
+    for label, record in recorded.items():
+        if record.student_folder is not None:
+            models.append(student_model(label, record.student_folder))
+            means[label] = record.metrics["mean"]
     spreads = [probes.spread(validation_embeddings(run.corpus, model)) for model in models]
-    return endings(run, models, documents_to_read(run)).assign(spread=spreads)
+    rows = endings(run, models, documents_to_read(run))
+    return rows.assign(spread=spreads, mean=rows.index.map(means))
 
 
 def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:

@@ -1,15 +1,14 @@
 """Documents are read from local files, data sets and published corpora; fingerprints."""
 
+import hashlib
 import os
 import re
 import shutil
 from collections import Counter
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from conftest import write_files, write_rows
-from scipy.stats import chisquare, kstest, spearmanr
 
 from docemb_lib.corpus import installed_docs, sources
 from docemb_lib.corpus.sources import read_documents, source_fingerprint
@@ -29,42 +28,33 @@ def hub_documents(dataset, *, limit, seed=0, count_tokens=words, **fields):
 @pytest.fixture
 def dataset(tmp_path):
     rows = [{"text": f"story {number} " + "word " * number} for number in range(40)]
-    files = {
-        "train.jsonl": [*rows, rows[0], {"text": " "}],
-        "strained.jsonl": [{"text": "no word train in the name"}],
-    }
+    files = {"train.jsonl": [*rows, rows[0], {"text": " "}], "strained.jsonl": [{"text": "no"}]}
     return write_files(tmp_path / "stories", files)
 
 
-def test_a_dataset_is_drawn_by_a_seed_without_blank_and_repeated_texts(dataset, caplog):
-    drawn = hub_documents(dataset, limit=10, seed=1)
-    assert drawn == hub_documents(dataset, limit=10, seed=1)
-    ids = {document.id for document in drawn}
-    assert ids != {document.id for document in hub_documents(dataset, limit=10, seed=2)}
-    assert len(ids) == 10
-    assert all(re.fullmatch(r"stories/[0-9a-f]{16}", id) for id in ids)
+def test_a_dataset_is_read_without_blank_and_repeated_texts(dataset, caplog):
+    drawn = hub_documents(dataset, limit=100)
+    assert len({document.text for document in drawn}) == len(drawn) == 40
+    assert all(re.fullmatch(r"stories/[0-9a-f]{16}", document.id) for document in drawn)
     assert {document.source for document in drawn} == {"stories"}
-    assert len(hub_documents(dataset, limit=100)) == 40
     assert "gave 40 documents of the 100 asked for" in caplog.text
 
 
-def test_short_texts_of_a_dataset_are_left_out(dataset):
-    long = hub_documents(dataset, limit=100, min_student_tokens=30)
-    assert sorted(len(document.text.split()) for document in long) == list(range(30, 42))
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("least", [None, 4])
+def test_a_sample_has_the_lowest_hashes_of_seed_and_id_in_any_order_of_rows(tmp_path, seed, least):
+    texts = [f"text {n} " + "word " * (n % 5) for n in range(1500)]
+    for shard in range(3):
+        rows = [{"text": text} for text in reversed(texts[shard::3])]
+        write_files(tmp_path, {f"train-{shard}.jsonl": rows})
+    options = {"seed": seed, "min_student_tokens": least}
 
+    def draw(document):
+        return hashlib.sha256(f"{seed}\0{document.id}".encode()).digest()
 
-def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tmp_path):
-    shards, rows = 10, 4000
-    for shard in range(shards):
-        texts = [{"text": f"text {n}"} for n in range(shard * rows, (shard + 1) * rows)]
-        write_files(tmp_path / "numbers", {f"train-{shard:02}.jsonl": texts})
-    drawn = hub_documents(tmp_path / "numbers", limit=2000)
-    places = np.array([int(document.text[5:]) for document in drawn])
-    assert kstest(places / (shards * rows), "uniform").pvalue > 0.01
-    assert kstest(places % rows / rows, "uniform").pvalue > 0.01
-    assert chisquare(np.bincount(places // rows)).pvalue > 0.01
-    # Nor does their order follow their places.
-    assert abs(spearmanr(places, np.arange(2000)).statistic) < 0.06
+    whole = hub_documents(tmp_path, limit=None, **options)
+    assert len(whole) == (1500 if least is None else 900)
+    assert hub_documents(tmp_path, limit=100, **options) == sorted(whole, key=draw)[:100]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +62,7 @@ def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tm
     [
         (
             {"split": "test"},
-            r"stories: there is no file here with the split test in its name; name files",
+            r"stories': it cannot be read \(it has no split test, only train\); .* or name",
         ),
         ({"text_field": "body"}, r"the field 'body' must hold .* missing; .* fields 'text'"),
     ],
@@ -86,46 +76,27 @@ def long_text(kind, n):
     return f"{kind} {n}. " + "These are the words of an article. " * (n % 5 + 1)
 
 
-@pytest.fixture
-def published(tmp_path):
-    """RealNews as its authors give it out, Wikipedia and C4 as on the hub."""
-    # The types of some columns change.
-    realnews = [
-        {"summary": None if n % 10 else "In short.", "text": long_text("news", n)}
-        for n in range(30)
-    ]
-    files = {"realnews.jsonl": realnews}
-    for part in range(2):
-        rows = [
-            {"id": f"{n}", "title": f"{n}", "text": long_text("wiki", n)}
-            for n in range(20 * part, 20 * part + 20)
-        ]
-        files[f"wikipedia/20231101.en/train-0000{part}-of-00002.parquet"] = rows
-    for name, numbers in (
-        ("c4-train.00000-of-00512", range(25)),
-        ("c4-validation.00000-of-00001", range(100, 105)),
-    ):
-        rows = [{"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z"} for n in numbers]
-        files[f"c4/realnewslike/{name}.json.gz"] = rows
-    return write_files(tmp_path, files)
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "number"),
     [
         ("wikipedia/20231101.en", "wiki", 40),
-        ("realnews.jsonl", "news", 30),
+        ("realnews", "news", 30),
         ("c4/realnewslike", "c4", 25),
-        ("c4/realnewslike/c4-train.*.json.gz", "c4", 25),
     ],
 )
-def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(
-    published, name, kind, number
-):
-    drawn = hub_documents(published / name, limit=number)
-    assert sorted(document.text for document in drawn) == sorted(
-        long_text(kind, n) for n in range(number)
-    )
+def test_a_published_corpus_is_read_from_a_copy_of_its_folder(tmp_path, name, kind, number):
+    news = [{"summary": None if n % 10 else "-", "text": long_text("news", n)} for n in range(30)]
+    wiki = [{"id": f"{n}", "title": f"{n}", "text": long_text("wiki", n)} for n in range(40)]
+    c4 = [{"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z"} for n in range(30)]
+    files = {
+        "realnews/realnews.jsonl": news,
+        "wikipedia/20231101.en/train-00000-of-00002.parquet": wiki[:20],
+        "wikipedia/20231101.en/train-00001-of-00002.parquet": wiki[20:],
+        "c4/realnewslike/c4-train.00000-of-00512.json.gz": c4[:25],
+        "c4/realnewslike/c4-validation.00000-of-00001.json.gz": c4[25:],
+    }
+    drawn = hub_documents(write_files(tmp_path, files) / name, limit=number)
+    assert {document.text for document in drawn} == {long_text(kind, n) for n in range(number)}
 
 
 @pytest.fixture
@@ -160,16 +131,12 @@ def test_a_split_that_a_hub_does_not_have_is_refused(failing_hub, refused):
 # The corpus section of a profile
 @pytest.fixture
 def hub(tmp_path):
-    write_rows(
-        tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)]
-    )
-    write_rows(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
-    news = {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32}
-    return {
-        "source": "hub",
-        "datasets": [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news],
-        "documents": 41,
-    }
+    for name, size in (("wikipedia", 40), ("news", 60)):
+        rows = [{"text": f"{name} {n} " + "word " * n} for n in range(size)]
+        write_files(tmp_path / name, {"train.jsonl": rows})
+    datasets = [{"dataset": str(tmp_path / name)} for name in ("wikipedia", "news")]
+    datasets[1]["min_student_tokens"] = 32
+    return {"source": "hub", "datasets": datasets, "documents": 41}
 
 
 def test_every_data_set_gives_an_equal_share_of_different_documents(hub):
@@ -183,11 +150,9 @@ def test_every_data_set_gives_an_equal_share_of_different_documents(hub):
 def test_without_a_number_every_data_set_gives_as_much_as_the_first(hub):
     hub |= {"documents": None, "datasets": hub["datasets"][::-1]}
     documents = list(read_documents(Corpus(**hub), count_tokens=words))
-    news = [f"news {n} " + "word " * n for n in range(60)]
-    long = {text for text in news if len(text.split()) >= 32}
-    assert {document.text for document in documents if document.source == "news"} == long
-    counts = Counter(document.source for document in documents)
-    assert counts == {"news": len(long), "wikipedia": len(long)}
+    lengths = [len(each.text.split()) for each in documents if each.source == "news"]
+    assert sorted(lengths) == list(range(32, 62))
+    assert Counter(document.source for document in documents) == {"news": 30, "wikipedia": 30}
 
 
 def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
@@ -250,5 +215,5 @@ def test_the_fingerprint_changes_with_packages_and_lengths(monkeypatch):
 
 def test_the_fingerprint_changes_with_the_files_of_a_data_set(hub, tmp_path):
     before = source_fingerprint(Corpus(**hub))
-    write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
+    write_files(tmp_path / "news", {"train.jsonl": [{"text": "less"}]})
     assert source_fingerprint(Corpus(**hub)) != before

@@ -68,48 +68,35 @@ def test_a_broken_pair_file_is_named(tmp_path, content, message, refused):
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path, name):
+    other = [{"text": "another config", "label": 7}]
+    files = {"default/train-00000-of-00001.parquet": other}
+    data = {}
     for split in ("train", "test", "unsupervised"):
+        texts = [f"{split} {n}" for n in range(4)]
+        data[split] = Labelled(texts, ["0", "1"] * 2)
+        rows = [{"text": text, "label": n % 2} for n, text in enumerate(texts)]
         for part in range(2):
-            rows = [{"text": f"{split} {part} {n}", "label": n} for n in range(2)]
-            write_files(tmp_path, {LAYOUTS[name].format(split=split, part=part): rows})
-    write_files(
-        tmp_path, {"default/train-00000-of-00001.parquet": [{"text": "another config", "label": 7}]}
-    )
-    texts = {
-        split: [f"{split} {part} {n}" for part in (0, 1) for n in (0, 1)]
-        for split in ("train", "test")
-    }
-    data = {split: Labelled(own, ["0", "1"] * 2) for split, own in texts.items()}
-    assert benchmark_task(name, str(tmp_path)) == Classification(name, data)
+            of_part = rows[2 * part : 2 * part + 2]
+            files[LAYOUTS[name].format(split=split, part=part)] = of_part
+    del data["unsupervised"]
+    folder = write_files(tmp_path, files)
+    assert benchmark_task(name, str(folder)) == Classification(name, data)
 
 
 def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files(
     monkeypatch, refused
 ):
     rows = {split: [{"text": split, "label": n} for n in range(11)] for split in (*SPLITS, "other")}
-    load = Mock(
-        side_effect=[
-            RuntimeError("Dataset scripts are no longer supported, but found arxiv.py"),
-            rows,
-        ]
-    )
+    answers = [RuntimeError("scripts are no longer supported"), rows, ConnectionError("no\nhub")]
+    load = Mock(side_effect=answers)
     monkeypatch.setattr(datasets, "load_dataset", load)
-    task = benchmark_task("arxiv")
+    sizes = {split: len(data.labels) for split, data in benchmark_task("arxiv").splits.items()}
+    assert sizes == dict.fromkeys(SPLITS, 11)
     asked = {"streaming": False}, {"streaming": False, "revision": "refs/convert/parquet"}
-    assert load.call_args_list == [
-        call("ccdv/arxiv-classification", "no_ref", **named) for named in asked
-    ]
-    assert {split: len(data.labels) for split, data in task.splits.items()} == dict.fromkeys(
-        SPLITS, 11
-    )
-    monkeypatch.setattr(
-        datasets, "load_dataset", Mock(side_effect=ConnectionError("Couldn't reach\nthe hub"))
-    )
-    refused(
-        r"imdb': it cannot be read \(Couldn't reach the hub\); .* or name a folder of its files",
-        benchmark_task,
-        "imdb",
-    )
+    hub = ("ccdv/arxiv-classification", "no_ref")
+    assert load.call_args_list == [call(*hub, **named) for named in asked]
+    said = r"imdb': it cannot be read \(no hub\); .* or name a folder of its files"
+    refused(said, benchmark_task, "imdb")
 
 
 # ---- The tasks of the SimDE paper
@@ -118,100 +105,74 @@ ARTICLES = [(f"{topic} article {n}", topic) for n in range(10) for topic in TOPI
 NUMBERED = [
     {"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES
 ]
+LINES = "".join(f"{topic},{text}\n" for text, topic in ARTICLES)
 SOURCES = {
-    "bbc": {f"bbc/{topic}/{text[-1]}.txt": text for text, topic in ARTICLES}
-    | {"bbc/README.TXT": "read me"},
-    "bbc-text.csv": {
-        "bbc-text.csv": "category,text\n" + "".join(f"{topic},{text}\n" for text, topic in ARTICLES)
-    },
+    "bbc": {f"bbc/{topic}/{text[-1]}.txt": text for text, topic in ARTICLES},
+    "bbc-text.csv": {"bbc-text.csv": f"category,text\n{LINES}"},
     "bbc.jsonl": {"bbc.jsonl": [{"text": text, "label": topic} for text, topic in ARTICLES]},
 }
 
 
+def examples_of(task):
+    parts = task.splits.items()
+    return {split: list(zip(data.texts, data.labels, strict=True)) for split, data in parts}
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path, source, caplog):
-    task = benchmark_task("bbcnews", str(write_files(tmp_path, SOURCES[source]) / source))
-    found = [
-        pair for data in task.splits.values() for pair in zip(data.texts, data.labels, strict=True)
-    ]
-    assert sorted(found) == sorted(ARTICLES)
-    counts = {split: Counter(data.labels) for split, data in task.splits.items()}
-    assert counts == {
-        s: {"sport": n, "tech": n} for s, n in (("train", 6), ("validation", 2), ("test", 2))
-    }
-    assert (
-        "task bbcnews has 20 documents, and the paper has 2225; scores are not comparable"
-        in caplog.text
+    found = examples_of(
+        benchmark_task("bbcnews", str(write_files(tmp_path, SOURCES[source]) / source))
     )
+    assert sorted(chain.from_iterable(found.values())) == sorted(ARTICLES)
+    counts = {split: Counter(topic for _, topic in pairs) for split, pairs in found.items()}
+    sizes = {"train": 6, "validation": 2, "test": 2}
+    assert counts == {split: dict.fromkeys(TOPICS, n) for split, n in sizes.items()}
+    said = "task bbcnews has 20 documents, and the paper has 2225; scores are not comparable"
+    assert said in caplog.text
 
 
 def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path):
-    parts = {"train.jsonl": NUMBERED[:15], "test.jsonl": NUMBERED[15:]}
-    write_files(
-        tmp_path, parts | SOURCES["bbc-text.csv"]
-    )  # the table holds all of it again, as on the hub
-    task, one = benchmark_task("bbcnews", str(tmp_path)), tmp_path / "one.jsonl"
-    found = {
-        split: list(zip(data.texts, data.labels, strict=True))
-        for split, data in task.splits.items()
-    }
-    assert found == {"train": ARTICLES[:15], "test": ARTICLES[15:]}
-    write_rows(
-        one, [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)]
-    )
-    assert benchmark_task("bbcnews", str(one)) == task
+    expected = {"train": ARTICLES[:15], "test": ARTICLES[15:]}
+    # The table holds all of it again, as on the hub.
+    files = {"train.jsonl": NUMBERED[:15], "test.jsonl": NUMBERED[15:], **SOURCES["bbc-text.csv"]}
+    folder = write_files(tmp_path / "folder", files)
+    assert examples_of(benchmark_task("bbcnews", str(folder))) == expected
+    splits = ["train"] * 15 + ["test"] * 5
+    rows = [row | {"split": split} for row, split in zip(NUMBERED, splits, strict=True)]
+    one = write_rows(tmp_path / "one.jsonl", rows)
+    assert examples_of(benchmark_task("bbcnews", str(one))) == expected
 
 
 def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_path, caplog):
     kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
-    rows = [
-        {"id": str(n), "title": "t", "abstract": f"  About {n}.\n", "categories": kinds[n % 4]}
-        for n in range(24)
-    ]
+    rows = [{"abstract": f"  About {n}.\n", "categories": kinds[n % 4]} for n in range(24)]
     write_rows(tmp_path / "arxiv-metadata-oai-snapshot.json", rows)
-    task = benchmark_task("arxiv-abstracts", str(tmp_path))
-    assert set(task.splits["train"].labels) == {"math", "hep-ph", "cs", "astro-ph"}
-    assert "  About 0.\n" in chain.from_iterable(data.texts for data in task.splits.values())
-    texts = [(("fake", "bias")[n % 2], f"Text, {n}\nof two lines.") for n in range(12)]
-    rows = [
-        {"": n, "domain": "a.com", "type": kind, "content": text}
-        for n, (kind, text) in enumerate([*texts, ("", "no class"), ("fake", " ")])
-    ]
-    task = benchmark_task("fakenews", str(write_rows(tmp_path / "news.csv", rows)))
-    assert sum(len(data.labels) for data in task.splits.values()) == 12
+    train = examples_of(benchmark_task("arxiv-abstracts", str(tmp_path)))["train"]
+    assert {label for _, label in train} == {"math", "hep-ph", "cs", "astro-ph"}
+    assert all(text.startswith("  About") for text, _ in train)
+    rows = [{"": n, "type": TOPICS[n % 2], "content": f"Text, {n}\nof two."} for n in range(12)]
+    bad = [{"": 12, "type": "", "content": "no class"}, {"": 13, "type": "sport", "content": " "}]
+    news = write_rows(tmp_path / "news.csv", rows + bad)
+    found = examples_of(benchmark_task("fakenews", str(news)))
+    assert sum(map(len, found.values())) == 12
     assert "task fakenews: left out: 2 × bad row or file; " in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "source", "message"),
+    ("name", "source", "message"),
     [
-        (
-            "aan",
-            {},
-            None,
-            "benchmark task aan: it is on no hub; name the folder or file that holds its data",
-        ),
-        ("immdb", {}, None, "'immdb' is not one of arxiv, imdb"),
-        ("nyt", {}, "gone", "dataset '.*gone': .*; .* or name a folder of its files"),
-        (
-            "imdb",
-            {"a.jsonl": [{"text": "x", "label": "y"}]},
-            "a.jsonl",
-            (
-                r"a\.jsonl: the data of imdb name no splits \(train, .*\); copy the "
-                r"whole folder of the hub there"
-            ),
-        ),
+        ("aan", None, "task aan: it is on no hub; name the folder or file that holds its data"),
+        ("immdb", None, "'immdb' is not one of arxiv, imdb"),
+        ("nyt", "gone", "dataset '.*gone': .*; .* or name a folder of its files"),
+        ("imdb", "a.jsonl", r"a\.jsonl: the data of imdb name no splits .*; copy the whole folder"),
     ],
 )
-def test_data_that_is_missing_or_does_not_fit_is_named(
-    tmp_path, name, files, source, message, refused
-):
-    write_files(tmp_path, files)
-    refused(message, benchmark_task, name, None if source is None else str(tmp_path / source))
+def test_data_that_is_missing_or_does_not_fit_is_named(tmp_path, name, source, message, refused):
+    write_files(tmp_path, {"a.jsonl": [{"text": "x", "label": "y"}]})
+    refused(message, benchmark_task, name, source and str(tmp_path / source))
 
 
-def test_every_name_of_a_profile_is_a_task() -> None:
+def test_every_name_of_a_profile_is_a_task():
     assert set(benchmarks.BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
     assert {name for name, task in benchmarks.BENCHMARKS.items() if task.hub} == set(ON_HUB)
 

@@ -1,13 +1,9 @@
 """Retrieval tasks from files: of links between documents, and of queries beside documents."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.evaluation import Retrieval
 from docemb_lib.evaluation.judged import retrieval_task
 from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings.profile import Profile
@@ -23,37 +19,31 @@ QUERIES = [{"_id": "1", "text": "hills"}, {"_id": "2", "text": "sea"}, {"_id": "
 QRELS = "query-id\tcorpus-id\tscore\n1\tc2\t2\n1\tc3\t1\n1\tc4\t0\n2\tc4\t1\n"
 
 
-def beir(folder: Path, qrels: str = QRELS, **further: Any) -> Path:
+def beir(folder, qrels=QRELS, **further):
     files = {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": qrels}
     return write_files(folder, files | further)
 
 
-def linked(path: Path, relevance: Any, **fields: Any) -> Retrieval:
+def linked(path, relevance, **fields):
     settings = OwnTask(name="t", kind="retrieval", path=path, relevance=relevance, **fields)
     return retrieval_task(settings)
 
 
-def folder_task(folder: Path) -> Retrieval:
+def folder_task(folder):
     return retrieval_task(OwnTask(name="t", kind="retrieval", path=folder))
 
 
-def test_a_folder_of_beir_gives_its_documents_queries_and_grades(tmp_path: Path) -> None:
-    data = folder_task(beir(tmp_path)).splits["test"]
+def test_a_folder_of_beir_gives_its_documents_queries_and_grades_by_split(tmp_path):
+    splits = folder_task(beir(tmp_path, **{"qrels/dev.tsv": "2\tc1\t1\n"})).splits
+    data = splits["test"]
     assert data.texts[:2] == ["Wind\n\ngusts and breezes of the sea", "rain and hail in the hills"]
     assert data.texts[4:] == ["hills", "sea"]
     assert data.pool == ["c1", "c2", "c3", "c4"]
     assert (data.queries, data.relevant, data.grades) == ([4, 5], [[1, 2], [3]], [[2, 1], [1]])
+    assert splits["validation"].relevant == [[0]]
 
 
-def test_files_of_a_folder_name_their_splits(tmp_path: Path) -> None:
-    task = folder_task(beir(tmp_path, **{"qrels/dev.tsv": "2\tc1\t1\n"}))
-    assert {split: data.relevant for split, data in task.splits.items()} == {
-        "validation": [[0]],
-        "test": [[1, 2], [3]],
-    }
-
-
-def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog) -> None:
+def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog):
     qrels = QRELS + "1\tnone\t3\n2\tgone\t1\n8\tc1\t1\nc4\tc1\t0\n"
     data = folder_task(beir(tmp_path, qrels)).splits["test"]
     assert data.missing == [[3], [1]]
@@ -65,7 +55,7 @@ def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, 
 
 
 @pytest.mark.parametrize("text", ["light over the sea", "Sun\n\nlight over the sea"])
-def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, text: str) -> None:
+def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path, text):
     queries = [{"_id": "c4", "text": text}]
     folder = beir(tmp_path, "c4\tc4\t2\nc4\tc1\t1\n", **{"queries.jsonl": queries})
     data = folder_task(folder).splits["test"]
@@ -75,7 +65,7 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"qrels/test.tsv": QRELS}, "there is no queries.jsonl in it; it must hold corpus.jsonl"),
+        ({"qrels/test.tsv": QRELS}, "corpus.jsonl does not exist; name"),
         ({"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}, "there is no qrels/test.tsv in it"),
         (
             {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": "1\t2\n"},
@@ -83,44 +73,36 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path: Path, te
         ),
     ],
 )
-def test_folders_that_are_no_task_are_refused(tmp_path, files, message, refused) -> None:
+def test_folders_that_are_no_task_are_refused(tmp_path, files, message, refused):
     refused(message, folder_task, write_files(tmp_path, files))
 
 
-def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path: Path) -> None:
-    beir(tmp_path / "data", "".join(f"{n}\tc1\n" for n in range(10)))
-    queries = [{"id": n, "text": f"query {n}"} for n in range(10)]
-    write_files(tmp_path, {"data/my.jsonl": queries})
+def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path):
+    folder = beir(tmp_path / "data", "".join(f"{n}\tc1\n" for n in range(10)))
+    write_files(folder, {"my.jsonl": [{"id": n, "text": f"query {n}"} for n in range(10)]})
     own = (
         "{name: find, kind: retrieval, path: data/corpus.jsonl, queries: data/my.jsonl, "
         "relevance: data/qrels/test.tsv, share: 0.3}"
     )
-    names = "tasks: [find], sweep_tasks: [find]"
-    text = f"evaluation: {{{names}, own_tasks: [{own}]}}"
-    (tmp_path / "mine.yaml").write_text(text)
+    tasks = f"tasks: [find], sweep_tasks: [find], own_tasks: [{own}]"
+    (tmp_path / "mine.yaml").write_text(f"evaluation: {{{tasks}}}")
     (settings,) = Profile.load(tmp_path / "mine.yaml").evaluation.own_tasks
     splits = retrieval_task(settings).splits
-    assert {split: len(data.queries) for split, data in splits.items()} == {
-        "validation": 3,
-        "test": 7,
-    }
+    sizes = {split: len(data.queries) for split, data in splits.items()}
+    assert sizes == {"validation": 3, "test": 7}
 
 
-def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path: Path, refused) -> None:
+def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path, refused):
     folder = beir(tmp_path / "data")
     profile = Profile.load("tiny").with_tasks([f"beir={folder}", "halves"], source="--task")
     assert profile.evaluation.tasks == ["beir", "halves"]
     assert profile.evaluation.own_tasks[-1].path == folder
-    refused(
-        "--task: .*let path .*/none be a folder of BEIR's layout",
-        profile.with_tasks,
-        ["beir=none"],
-        source="--task",
-    )
+    said = "--task: .*let path .*/none be a folder of BEIR's layout"
+    refused(said, profile.with_tasks, ["beir=none"], source="--task")
 
 
 @pytest.mark.parametrize("rank", ["tfidf", "bm25"])
-def test_queries_beside_documents_change_no_ranking_by_words(rank: str) -> None:
+def test_queries_beside_documents_change_no_ranking_by_words(rank):
     documents = [f"{row['title']} {row['text']}" for row in CORPUS]
     queries = ["hills in the sea", "snow and rain"]
     fit = {"tfidf": lambda *given: by_cosine(tfidf(*given)), "bm25": bm25}[rank]
@@ -131,7 +113,7 @@ def test_queries_beside_documents_change_no_ranking_by_words(rank: str) -> None:
     np.testing.assert_allclose(fit([*documents, *queries], 4)([0, 1])[:, :4], among, rtol=1e-6)
 
 
-def test_fused_rankings_of_a_query_beside_documents_count_documents_alone() -> None:
+def test_fused_rankings_of_a_query_beside_documents_count_documents_alone():
     table = np.random.default_rng(0).random((6, 6))
     found = fused(table.__getitem__, fitted=4)([1, 5])
     for row, query in enumerate((1, 5)):
@@ -144,7 +126,7 @@ def test_fused_rankings_of_a_query_beside_documents_count_documents_alone() -> N
 
 # ---- Links between documents
 @pytest.fixture
-def pool(tmp_path: Path) -> Path:
+def pool(tmp_path):
     """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
     records = [
         {"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)
@@ -157,15 +139,14 @@ def test_links_of_one_file_are_divided_and_those_of_a_split_are_not(tmp_path, po
     file = tmp_path / "relevance.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]))
     drawn = linked(pool, file)
-    assert {split: len(data.queries) for split, data in drawn.splits.items()} == {
-        "validation": 4,
-        "test": 16,
-    }
-    queries = [query for data in drawn.splits.values() for query in data.queries]
-    assert sorted(queries) == list(range(20))
+    sizes = {split: len(data.queries) for split, data in drawn.splits.items()}
+    assert sizes == {"validation": 4, "test": 16}
+    queries = []
     for data in drawn.splits.values():
+        queries += data.queries
         assert data.relevant == [[query ^ 1] for query in data.queries]
         assert len(data.texts) == 20
+    assert sorted(queries) == list(range(20))
     assert drawn.score(tfidf(drawn.texts())).mean == pytest.approx(1)
     assert linked(pool, file, seed=1) != drawn
     assert linked(pool, {"test": file}).splits["test"].queries == list(range(20))
@@ -176,18 +157,3 @@ def test_the_documents_of_a_task_may_be_a_folder(tmp_path):
     links = write_files(tmp_path, {"r.tsv": "a.txt\tsub/b.md\n"}) / "r.tsv"
     data = linked(folder, {"test": links}).splits["test"]
     assert (data.ids, data.texts, data.relevant) == (["a.txt", "sub/b.md"], ["one", "two"], [[1]])
-
-
-def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
-    texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
-    pool = write_rows(
-        tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)]
-    )
-    links = {"test": write_rows(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
-    masked = linked(pool, links, mask_names=True).splits["test"].texts
-    assert [" ".join(text.split()) for text in masked] == [
-        "() unit, a 10th of 's nm_2.",
-        "iPhones cost; 3D_x",
-    ]
-    with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
-        OwnTask(name="t", kind="pairs", path=pool, mask_names=True)

@@ -3,166 +3,132 @@
 from collections import Counter
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
 from docemb_lib.corpus.reader import Problems
-from docemb_lib.corpus.sources import NO_SPLIT, split_in
-from docemb_lib.evaluation import Classification, Pairs
-from docemb_lib.evaluation.readers import labelled_task, source_rows
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs
+from docemb_lib.evaluation.readers import NO_SPLIT, labelled_task, source_rows, split_in
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
 
-Records = list[dict[str, Any]]
+RECORDS = [{"text": f"good thing {n}", "label": "good"} for n in range(40)]
+RECORDS += [{"text": f"bad thing {n}", "label": "bad"} for n in range(20)]
+# The classes are mixed.
+REVIEWS = [RECORDS[i] for i in np.random.default_rng(0).permutation(len(RECORDS))]
 
 
-def reviews(**sizes: int) -> Records:
-    """`sizes` examples of each class, the classes mixed."""
-    sizes = sizes or {"good": 40, "bad": 20}
-    records = [
-        {"text": f"{label} thing {n}", "label": label}
-        for label, size in sizes.items()
-        for n in range(size)
-    ]
-    return [records[i] for i in np.random.default_rng(0).permutation(len(records))]
-
-
-def task(kind: str, path: Any, **fields: Any) -> Any:
+def task(kind, path, **fields):
     return labelled_task(OwnTask(name="mine", kind=kind, path=path, **fields))
+
+
+def rows_of(made):
+    """The pairs of text and class of each split."""
+    parts = made.splits.items()
+    return {split: list(zip(data.texts, data.labels, strict=True)) for split, data in parts}
 
 
 # ---- Classification and pairs
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -> None:
-    names = ["train", "dev", "test", "train"]
-    records = [{**record, "split": names[n % 4]} for n, record in enumerate(reviews())]
+def test_a_split_field_puts_each_row_in_its_split(tmp_path, ending):
+    names = ["train", "dev", "test"]
+    records = [{**record, "split": names[n % 3]} for n, record in enumerate(REVIEWS)]
     made = task("classification", write_rows(tmp_path / f"a.{ending}", records))
-    assert isinstance(made, Classification)
-    for split, name in zip(SPLITS, ("train", "dev", "test"), strict=True):
-        expected = [
-            (record["text"], record["label"]) for record in records if record["split"] == name
-        ]
-        assert (
-            list(zip(made.splits[split].texts, made.splits[split].labels, strict=True)) == expected
-        )
+    expected = [(record["text"], record["label"]) for record in REVIEWS]
+    assert rows_of(made) == {split: expected[n::3] for n, split in enumerate(SPLITS)}
 
 
-def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp_path):
+def test_classes_of_all_formats_agree(tmp_path):
     records = [{"text": f"text {n}", "label": n % 2} for n in range(4)]
-    files = {
-        "train": write_rows(tmp_path / "a.jsonl", records),
-        "test": write_rows(tmp_path / "b.csv", records),
-    }
-    labels = {split: data.labels for split, data in task("classification", files).splits.items()}
-    assert labels == {"train": ["0", "1", "0", "1"], "test": ["0", "1", "0", "1"]}
-    rows = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
-    made = task(
-        "pairs",
-        write_rows(tmp_path / "a.jsonl", rows),
-        text_field="a",
-        second_field="b",
-        label_field="same",
-    )
-    assert isinstance(made, Pairs)
-    for data in made.splits.values():
-        for first, second, label in zip(data.first, data.second, data.labels, strict=True):
-            number = int(first.removeprefix("one "))
-            assert (second, label) == (f"two {number}", str(number % 2 == 0))
-    swapped = [
-        {"text": one[x], "second": one[y], "label": x} for x, y in ("ab", "ba") for one in rows
-    ]
-    made = task("pairs", write_rows(tmp_path / "a.jsonl", swapped))
-    assert all({*data.first} == {*data.second} for data in made.splits.values())
+    names = {"train": "a.jsonl", "test": "b.csv"}
+    files = {split: write_rows(tmp_path / name, records) for split, name in names.items()}
+    data = Labelled([record["text"] for record in records], ["0", "1", "0", "1"])
+    assert task("classification", files) == Classification("mine", dict.fromkeys(names, data))
 
 
-def test_without_splits_a_share_of_each_class_is_drawn_and_equal_texts_stay_together(
-    tmp_path,
-):
-    records = reviews()
-    file = write_rows(tmp_path / "a.csv", records)
+def test_pairs_have_two_texts_in_their_order(tmp_path):
+    rows = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(4)]
+    fields = {"text_field": "a", "second_field": "b", "label_field": "same"}
+    file = write_rows(tmp_path / "a.jsonl", rows)
+    made = task("pairs", {"train": file}, **fields)
+    columns = [[row["a"] for row in rows], [row["b"] for row in rows], ["True", "False"] * 2]
+    assert made == Pairs("mine", {"train": LabelledPairs(*columns)})
+
+
+def test_without_splits_a_share_of_each_class_is_drawn_in_the_order_of_the_file(tmp_path):
+    file = write_rows(tmp_path / "a.csv", REVIEWS)
     made = task("classification", file)
     counts = {split: dict(Counter(data.labels)) for split, data in made.splits.items()}
     held = {"good": 8, "bad": 4}
     assert counts == {"train": {"good": 24, "bad": 12}, "validation": held, "test": held}
-    place = {record["text"]: n for n, record in enumerate(records)}
+    place = {record["text"]: n for n, record in enumerate(REVIEWS)}
     places = [[place[text] for text in made.splits[split].texts] for split in SPLITS]
     assert sorted(chain.from_iterable(places)) == list(range(60))
-    assert all(found == sorted(found) for found in places)  # in the order of the file
+    assert places == list(map(sorted, places))
     assert task("classification", file) == made
     assert task("classification", file, seed=1) != made
     assert len(task("classification", file, share=0.1).splits["test"].labels) == 6
-    records = [record for record in reviews() for _ in range(3)]
-    made = task("classification", write_rows(tmp_path / "a.csv", records))
-    texts = [set(data.texts) for data in made.splits.values()]
-    assert sum(map(len, texts)) == len(set.union(*texts)) == 60
-    assert sum(len(data.labels) for data in made.splits.values()) == 180
+
+
+def test_equal_texts_are_drawn_for_the_same_split_in_either_order(tmp_path):
+    made = task("classification", write_rows(tmp_path / "a.csv", REVIEWS * 3))
+    texts = [Counter(data.texts) for data in made.splits.values()]
+    assert {*sum(texts, Counter()).values()} == {3}
+    assert sum(map(len, texts)) == 60
+    pairs = [{"text": f"a{n}", "second": f"b{n}", "label": "x"} for n in range(20)]
+    swapped = [{"text": one["second"], "second": one["text"], "label": "y"} for one in pairs]
+    made = task("pairs", write_rows(tmp_path / "a.jsonl", pairs + swapped))
+    assert all({*data.first} == {*data.second} for data in made.splits.values())
 
 
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (
-            [{"body": "a", "label": "x"}],
-            r"row 1: the field 'text' must hold .* missing; .* 'body', 'label'",
-        ),
-        (
-            [{"text": "a", "label": "x", "split": "held"}],
-            "row 1: the field 'split' must hold one of train, validation, test, but it is 'held'",
-        ),
+        ([{"body": "a", "label": "x"}], "row 1: the field 'text' must hold .* 'body', 'label'"),
+        ([{"text": "a", "label": None}], "row 1: the field 'label' must hold the class, a string"),
         (
             [
                 {"text": "a", "label": "x", "split": "test"},
                 {"text": "b", "label": "x", "split": ""},
             ],
-            r"row 2: the field 'split' must hold one of train, .*, but it is ''",
+            "row 2: the field 'split' must hold one of train, .*, but it is ''",
         ),
-        ([], r"a\.jsonl: it holds no example; add some with the fields text"),
+        ([], "it holds no example; add some with the fields text, label"),
     ],
 )
-def test_an_error_in_a_file_is_named_with_its_row(
-    tmp_path: Path, records: Records, message: str, refused
-) -> None:
-    refused(message, task, "classification", write_rows(tmp_path / "a.jsonl", records))
+def test_an_error_in_a_file_is_named_with_its_row(tmp_path, records, message, refused):
+    file = write_rows(tmp_path / "a.jsonl", records)
+    refused(rf"a\.jsonl[,:] {message}", task, "classification", file)
 
 
 def test_the_text_of_an_example_may_be_joined_of_several_fields(tmp_path):
-    records = [{"title": "On it", **row} for row in reviews()]
-    file = write_rows(tmp_path / "a.jsonl", records)
-    made = task("classification", file, text_field=["title", "text"])
-    plain = task("classification", file)
-    assert made.splits["test"].texts == [f"On it\n\n{text}" for text in plain.splits["test"].texts]
+    file = write_rows(tmp_path / "a.jsonl", [{"title": "On it", **row} for row in REVIEWS])
+    made = task("classification", {"train": file}, text_field=["title", "text"])
+    assert made.splits["train"].texts == [f"On it\n\n{row['text']}" for row in REVIEWS]
 
 
-@pytest.mark.parametrize("bad", [{"text": None, "label": "x"}])
-def test_bad_rows_are_reported_together_or_left_out_on_request(tmp_path, bad, refused, caplog):
-    file = write_rows(tmp_path / "a.jsonl", [*reviews(), bad, bad])
-    refused(
-        r"a\.jsonl, row 61: the field 'text' must .*, or leave out",
-        task,
-        "classification",
-        file,
-    )
+def test_bad_rows_are_left_out_on_request(tmp_path, refused, caplog):
+    bad = {"text": None, "label": "x"}
+    file = write_rows(tmp_path / "a.jsonl", [*REVIEWS, bad, bad])
+    refused(r"a\.jsonl, row 61: the field 'text' must .*, or leave", task, "classification", file)
     made = task("classification", file, skip_bad=True)
     assert sum(len(data.labels) for data in made.splits.values()) == 60
     assert "a.jsonl: left out: 2 × bad row or file" in caplog.text
 
 
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
-    folder = write_files(tmp_path / "t", {"README.md": "", "all.csv": reviews(), "b.bin": b""})
-    write_files(folder, {"train.csv": reviews(), "test.csv": reviews()})
-    made = task("classification", folder)
-    assert sorted(made.splits) == ["test", "train"]
-    said = "left out: 1 × .bin, 1 × .csv, 1 × .md"
-    assert caplog.messages[0] == f"{folder}: {said}"
+    files = dict.fromkeys(["all.csv", "train.csv", "test.csv"], REVIEWS)
+    folder = write_files(tmp_path / "t", {"README.md": "", "b.bin": b"", **files})
+    assert sorted(task("classification", folder).splits) == ["test", "train"]
+    assert caplog.messages[0] == f"{folder}: left out: 1 × .bin, 1 × .csv, 1 × .md"
 
 
 # ---- Folders of classes
 @pytest.fixture
-def newsgroups(tmp_path: Path) -> Path:
-    """As 20news-bydate comes: numbers for names, Latin-1."""
+def newsgroups(tmp_path):
+    """As 20news-bydate comes: numbers for names."""
     train, test = "20news-bydate-train", "20news-bydate-test"
     files = {
         f"{train}/sci.med/58043": "Subject: pulse\n\nA café is no hospital.",
@@ -175,25 +141,30 @@ def newsgroups(tmp_path: Path) -> Path:
     return write_files(tmp_path / "20news", files)
 
 
-def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
-    rows = source_rows(str(folder), Problems())
-    return [(split, row.fields["text"], row.fields["label"]) for split, row in rows]
+def test_folders_of_classes_may_lie_in_folders_of_splits(newsgroups, refused):
+    train = [("third", "alt.atheism"), ("Subject: pulse\n\nA café is no hospital.", "sci.med")]
+    train += [("second", "sci.med")]
+    test = [("fifth", "alt.atheism"), ("fourth", "sci.med")]
+    made = task("classification", newsgroups)
+    assert rows_of(made) == {"train": train, "test": test}
+    named = {split: newsgroups / f"20news-bydate-{split}" for split in ("train", "test")}
+    assert task("classification", named) == made
+    refused("the field 'second' must hold a text", task, "pairs", newsgroups)
 
 
-def test_folders_of_splits_name_them(newsgroups):
-    assert folder_examples(newsgroups) == [
-        ("test", "fifth", "alt.atheism"),
-        ("test", "fourth", "sci.med"),
-        ("train", "third", "alt.atheism"),
-        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"),
-        ("train", "second", "sci.med"),
-    ]
+def test_without_them_no_split_is_named_and_files_above_the_classes_are_passed_over(tmp_path):
+    files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", ".git/x/1": "no"}
+    # One class is named like a split.
+    write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})
+    rows = source_rows(str(tmp_path), Problems())
+    found = [(split, row.fields["text"], row.fields["label"]) for split, row in rows]
+    expected = [("ball", "sport"), ("chip", "tech"), ("bat", "test cricket")]
+    assert found == [(NO_SPLIT, *pair) for pair in expected]
 
 
 @pytest.mark.parametrize(
     ("name", "split"),
     [
-        ("train", "train"),
         ("20news-bydate-test", "test"),
         ("Dev", "validation"),
         ("val.csv", "validation"),
@@ -206,23 +177,3 @@ def test_folders_of_splits_name_them(newsgroups):
 )
 def test_a_split_is_a_word_of_a_name(name, split):
     assert split_in(Path(name)) == split
-
-
-def test_without_them_no_split_is_named_and_files_above_the_classes_are_counted(tmp_path):
-    files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", ".git/x/1": "no"}
-    # One class is named like a split.
-    write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})
-    expected = (("ball", "sport"), ("chip", "tech"), ("bat", "test cricket"))
-    assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
-
-
-def test_an_own_task_may_be_folders(newsgroups: Path, refused) -> None:
-    expected = task("classification", newsgroups)
-    labels = {split: list(data.labels) for split, data in expected.splits.items()}
-    assert labels == {
-        "train": ["alt.atheism", "sci.med", "sci.med"],
-        "test": ["alt.atheism", "sci.med"],
-    }
-    named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
-    assert task("classification", named) == expected
-    refused("the field 'second' must hold a text", task, "pairs", newsgroups)

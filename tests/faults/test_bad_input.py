@@ -68,7 +68,7 @@ COMMANDS = [
     (
         "embed m in.jsonl -o out.npy",
         {"in.jsonl": DOCUMENT, "m/config.json": b"{"},
-        "m/config.json: the file is not valid JSON .*; restore the file",
+        "m: its config.json cannot be used .*; restore its files",
     ),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
     ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: this lies in t and would be read with it"),

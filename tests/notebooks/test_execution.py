@@ -97,6 +97,18 @@ def executed_of(root: Path, notebook: str) -> nbformat.NotebookNode:
     return nbformat.read(executed, as_version=4)
 
 
+def test_recorded_students_stand_beside_chapter_5_of_the_thesis(root, finished):
+    command = [sys.executable, "-m", "papermill", "10_chapter_5.ipynb", root / "10.ipynb"]
+    done = call([*command, "-p", "profile", "small"], root / "notebooks")
+    assert done.returncode == 0, done.stderr
+    pages = [
+        output["data"]["text/html"]
+        for output in outputs_of(nbformat.read(root / "10.ipynb", 4))
+        if "data" in output and "text/html" in output["data"]
+    ]
+    assert any("normalised mean" in page and "student" in page for page in pages)
+
+
 def outputs_of(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     return [output for cell in notebook.cells for output in cell.get("outputs", [])]
 

@@ -49,7 +49,7 @@ def test_workers_share_out_cores_and_keep_what_the_user_has_set(monkeypatch):
     assert [cluster._environment(2)[name] for name in names] == ["8", "8", "10000"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    assert [cluster._environment(1)[name] for name in names] == ["3", "16", "7"]
+    assert [cluster._environment(1)[name] for name in names] == ["3", "3", "7"]
 
 
 @pytest.mark.parametrize(("gpus", "given"), [(["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])])

@@ -197,7 +197,7 @@ def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(
 def test_parameters_that_are_no_grid_and_a_grid_of_another_notebook_are_refused(
     workspace_root, refused
 ):
-    said = r"grid: runs\.1: input should be a valid dictionary, got 'lam'"
+    said = r"grid given: runs\.1: input should be a valid dictionary, got 'lam'"
     refused(said, sweep, "05", [{"lam": 0.5}, "lam"], profile="small")
     said = "grid given: run 2: 05_weighting: unknown parameter 'lamm'"
     refused(said, sweep, "05", [{"lam": 0.5}, {"lamm": 0.5}], profile="small")

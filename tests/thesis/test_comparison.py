@@ -326,9 +326,8 @@ def test_comparable_evaluations_stand_together_each_model_once(
     )
     run = make_run(**students["cosine-masked"])
     final = evaluated(run.label)
-    finals = recorded_finals(run, final)
-    rows = finals.compared
-    pd.testing.assert_frame_equal(rows, finals.scores)
+    finals = finals_of(run, final)
+    rows = finals.scores
     assert list(dict.fromkeys(rows["model"])) == [*final.models["model"], other.label]
     assert not rows.duplicated(["round", "model", "task", "metric"]).any()
     assert set(rows["metric"]) == {"accuracy", "map", "mrr"}
@@ -352,30 +351,22 @@ def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(
 ):
     few, many = (recorded(documents=documents, **students["only-MSE"]) for documents in (20, 60))
     run = make_run(documents=30, **students["only-MSE"])
-    finals = recorded_finals(run, evaluated(run.label))
+    finals = finals_of(run, evaluated(run.label))
     assert finals.models["only-MSE"].label == many.label
     assert {few.label, run.label} < set(finals.scores["model"])
     same = make_run(documents=60, seed=1, **students["only-MSE"])
-    assert recorded_finals(same, evaluated(same.label)).models["only-MSE"].label == same.label
+    assert finals_of(same, evaluated(same.label)).models["only-MSE"].label == same.label
 
 
-def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(
-    make_run, evaluated, recorded, students
-):
-    run = make_run(**students["only-MSE"])
-    nothing = recorded_finals(run)
-    assert nothing.scores.empty
-    assert nothing.models == {}
-    recorded(**students["only-MSE"])
-    alone = recorded_finals(
-        run, evaluated(run.label)
-    ).compared  # one run, one round: its own tables have these
-    assert [table_5_7(alone, metric).empty for metric in ("accuracy", "map")] == [True, True]
-    assert len(recorded_finals(run, evaluated(run.label, rounds=("1k", "all"))).compared)
-    pd.testing.assert_frame_equal(
-        recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores
-    )
-    assert recorded_finals(make_run(structural_loss="mse")).models["only-MSE"].label == run.label
+def test_without_a_record_the_notebook_to_execute_is_named(make_run, refused, students):
+    said = "06_evaluation: no final evaluation of profile small is recorded; execute 06_evaluation"
+    refused(said, recorded_finals, make_run(**students["only-MSE"]))
+
+
+def finals_of(run, final):
+    """The recorded final evaluations when this one of the run is recorded."""
+    run.finish({}, tables=final.tables)
+    return recorded_finals(run)
 
 
 @pytest.fixture
@@ -403,7 +394,7 @@ def test_another_head_scores_the_students_and_the_baselines_of_the_thesis(
     run._forms = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), "own"))
     kinds = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.TFIDF)
     run.references = [scored_model(Identity(kind), kind.value) for kind in kinds]
-    finals = recorded_finals(run, evaluated(run.label))
+    finals = finals_of(run, evaluated(run.label))
     scored = with_head(run, finals, HeadSettings(hidden=20)).scores
     assert scored_heads == [20]
     assert {*scored["model"]} == {run.label, other.label, UNTRAINED, BASELINE}
@@ -414,16 +405,8 @@ def test_another_head_scores_the_students_and_the_baselines_of_the_thesis(
 
 def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, small, students):
     run = make_run(**students["MSE-contextual"])
-    assert (
-        recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"}))
-        .compared["thesis"]
-        .notna()
-        .any()
-    )
     final = evaluated(run.label, 0.7, {"arxiv": "accuracy", "games": "map"}, rounds=("1k", "all"))
-    rows = recorded_finals(run, final).scores.set_index(["round", "model", "task", "metric"])[
-        "thesis"
-    ]
+    rows = finals_of(run, final).scores.set_index(["round", "model", "task", "metric"])["thesis"]
     expected = {
         ("1k", run.label, "arxiv", "accuracy"): 0.645,
         ("all", "DM;8d", "arxiv", "accuracy"): 0.710,

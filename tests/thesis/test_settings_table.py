@@ -63,9 +63,9 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook
 
 OF_SIMDE = {"pair_temperature": "0.05", "corpus.documents": "6218825"}
 OF_TINY = {
-    "student.model": "allenai/longformer-base-4096",
-    "student.pooling": "cls",
-    "training.batch_size": "12",
+    "student.model": "google-bert/bert-base-uncased",
+    "student.pooling": "first",
+    "training.batch_size": "36",
     "training.learning_rate": "5e-05",
     "mlm_weight": "0.1",
 }

@@ -408,10 +408,13 @@ def test_the_hypotheses_of_drafts_are_measured_on_each_student(
 ):
     run = make_run("05_weighting")
     give_documents(run, list(map(nine_words, NAMES)))
-    monkeypatch.setattr(views.students, "students_of_runs", lambda _: [of_beginnings, of_both])
-    measured = views.hypotheses_of_students(run)[["ending", "spread"]]
-    assert measured.loc["of beginnings"].to_dict() == pytest.approx({"ending": 0, "spread": 1})
-    assert measured.loc["of both"].to_dict() == pytest.approx({"ending": 1, "spread": 1})
+    monkeypatch.setattr(run, "models", lambda: [of_beginnings, of_both])
+    means = {"of beginnings": 0.3, "of both": 0.4}
+    scores = pd.DataFrame({"model": [*means], "value": [*means.values()]})
+    scores = scores.assign(task="package", metric="accuracy", seed=0)
+    measured = views.hypotheses_of_students(run, scores)[["ending", "spread", "mean"]]
+    expected = [[0, 1, 0.3], [1, 1, 0.4]]
+    np.testing.assert_allclose(measured.loc[[*means]].to_numpy(), expected, atol=1e-6)
 
 
 def test_readings_have_the_distances_by_position(make_run, of_beginnings):
@@ -442,13 +445,18 @@ def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_los
             "04_projections", structural_loss=None, contextual_teacher="PV", documents=30
         ),
     }
-    records = [SimpleNamespace(label=label, student_folder="folder") for label in runs]
+    records = [
+        SimpleNamespace(label=label, student_folder="folder", metrics={"mean": 0.5})
+        for label in runs
+    ]
     monkeypatch.setattr(run, "comparable", lambda notebook=None: records if notebook else [])
     monkeypatch.setattr(run, "of_record", lambda record: runs[record.label])
-    monkeypatch.setattr(views.students, "students_of_runs", lambda _: [])
+    monkeypatch.setattr(run, "models", list)
     monkeypatch.setattr(views.students, "structural_only", lambda run, keys: [])
-    monkeypatch.setattr(views.students, "student_model", lambda label, folder: student)
-    assert list(views.hypotheses_of_students(run).index) == ["alone;30 docs"]
+    monkeypatch.setattr(views.students, "student_model", lambda label, _: student.called(label))
+    scores = pd.DataFrame(columns=["model", "task", "metric", "seed", "value"])
+    measured = views.hypotheses_of_students(run, scores)
+    assert measured["mean"].to_dict() == {"alone;30 docs": 0.5}
 
 
 NAMES = ("alpha", "beta", "gamma")
