@@ -16,7 +16,7 @@ from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.runs.store import link, relative
 from docemb_lib.settings.labels import typeset
-from docemb_lib.settings.notebooks import REGISTRY
+from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.comparison import short_labels
 
 TERMS = (  # of the table of scores
@@ -76,10 +76,14 @@ def print_runs(frame: pd.DataFrame) -> None:
 def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
     """Print the final evaluations of a plan in one table, what was found, and where it is.
 
+    Without final evaluations those of SimDE are shown.
+
     whole_plan: what the last of them has found; otherwise what every run has.
     """
     done = _done(planned)
-    final = {run: done[run] for run in done if REGISTRY[run.notebook].final}
+    final: dict[Run, records.Record] = {}
+    for notebook in (EVALUATION, SIMDE):
+        final = final or {run: done[run] for run in done if run.notebook == notebook.name}
     if final:
         print_evaluation(_together(final))
     if whole_plan:
@@ -89,7 +93,8 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
                 console.print(f"{run.notebook}  {run.label}: {note}")
     for run in [*(final or done)][-1:] if whole_plan else done:
         console.print(f"\n{run.notebook}  {run.label}\n{conclusion_of(run)}")
-        paths = {"run": relative(run.folder), "executed notebook": relative(run.folder / NOTEBOOK)}
+        paths = {"runs": "outputs/runs"} if whole_plan else {"run": relative(run.folder)}
+        paths["executed notebook"] = relative(run.folder / NOTEBOOK)
         student = done[run].student_folder
         if student is not None:  # the link may lead to another student of this name
             paths["student"] = relative(link("students", run.slug, student))

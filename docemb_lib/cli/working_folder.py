@@ -66,7 +66,7 @@ def initial_profile(file: Path, out: Path, corpus: Mapping[str, Any], root: Path
     tasks = min(300, len(counts) // 3)
     validation = min(100, len(counts) // 10)
     train = len(counts) - tasks - validation
-    compared = {"documents": min(150, train, max(LEAST, train // 3))}  # of runs of several losses
+    compared = min(150, train, max(LEAST, train // 3))  # documents of runs of several losses
     lengths = [*counts.values()]
     settings = {
         "base": os.path.relpath(root / TEMPLATE, out.parent),
@@ -76,10 +76,12 @@ def initial_profile(file: Path, out: Path, corpus: Mapping[str, Any], root: Path
             "lexical": min(256, train // 3),
         },
         "parameters": {"documents": min(1000, train)},
-        "notebooks": {each.name: compared for each in (STRUCTURAL, PROJECTIONS, WEIGHTING)},
+        "notebooks": {
+            each.name: {"documents": compared} for each in (STRUCTURAL, PROJECTIONS, WEIGHTING)
+        },
     }
     command = f"docemb run --profile {quote(out.as_posix())}"
-    text = yaml.dump(settings, Dumper=_WithoutAnchors, allow_unicode=True, sort_keys=False)
+    text = yaml.safe_dump(settings, allow_unicode=True, sort_keys=False)
     comment = f"# Written by `docemb init`; {TEMPLATE} has all other settings. To use it, run"
     write_text(file, f"{comment}\n#\n#     {command}\n#\n{text}")
     divided = f"{train} to train on, {tasks} to measure with, {validation} to watch the training"
@@ -88,8 +90,3 @@ def initial_profile(file: Path, out: Path, corpus: Mapping[str, Any], root: Path
         "words": f"{np.median(lengths):.0f} in the median, {max(lengths)} at most",
         "next": command,
     }
-
-
-class _WithoutAnchors(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True

@@ -125,5 +125,5 @@ def notebook_named(name: str, *, source: str = "") -> str:
 
 def unknown_notebook(name: str) -> str:
     """The error about a notebook that there is not."""
-    others = f"{' and '.join(FREE)} make no run of a profile: open them in JupyterLab"
+    others = f"{', '.join(FREE)} make no run of a profile: open them in JupyterLab"
     return f"notebook {name!r} is unknown{nearest(name, REGISTRY)}; {others}"

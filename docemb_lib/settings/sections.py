@@ -15,7 +15,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    StrictInt,
     model_validator,
 )
 
@@ -105,16 +104,17 @@ def _no_bool(value: object) -> object:
     return value
 
 
-OrNone = Annotated[Value | None, BeforeValidator(_no_null)]  # None switches the field off
+Int = Annotated[int, BeforeValidator(_no_bool)]
 Float = Annotated[float, BeforeValidator(_no_bool)]
+OrNone = Annotated[Value | None, BeforeValidator(_no_null)]  # None switches the field off
 ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
-Seed = Annotated[StrictInt, Field(ge=0, lt=2**32)]  # what generators take
-MaxTokens = Annotated[StrictInt, Field(ge=8, le=2**20)]
+Seed = Annotated[Int, Field(ge=0, lt=2**32)]  # what generators take
+MaxTokens = Annotated[Int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, AfterValidator(_structural_loss)]
 ContextualLoss = Annotated[str, AfterValidator(_contextual_loss)]
-Count = Annotated[StrictInt, Field(ge=1)]
-Several = Annotated[StrictInt, Field(ge=2)]  # two or more
-Width = Annotated[StrictInt, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
+Count = Annotated[Int, Field(ge=1)]
+Several = Annotated[Int, Field(ge=2)]  # two or more
+Width = Annotated[Int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
 Positive = Annotated[Float, Field(gt=0)]
 NotNegative = Annotated[Float, Field(ge=0)]
 Share = Annotated[Float, Field(ge=0, lt=1)]
@@ -188,7 +188,7 @@ class Corpus(TextSource):
     """The text of the students, and the parts of it that training leaves out."""
 
     validation: Several = 200  # documents of the validation split
-    tasks: StrictInt = Field(200, ge=20)  # documents held out for the tasks, from all training
+    tasks: Int = Field(200, ge=20)  # documents held out for the tasks, from all training
 
 
 class StructuralTeacher(Section):
@@ -275,14 +275,14 @@ class Student(Section):
     # are unpacked and slow
     pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     # The layers to keep; None: all
-    layers: list[Annotated[StrictInt, Field(ge=0)]] | None = Field(None, min_length=1)
+    layers: list[Annotated[Int, Field(ge=0)]] | None = Field(None, min_length=1)
     max_tokens: MaxTokens = 4096  # positions, special tokens included
     # Two-sided and even, as in transformers; None: as in the checkpoint
-    attention_window: StrictInt | None = Field(512, ge=4, le=2**21, multiple_of=2)
+    attention_window: Int | None = Field(512, ge=4, le=2**21, multiple_of=2)
     dropout: Share | None = None  # None: as in the checkpoint
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
-    lexical: StrictInt = Field(0, ge=0, le=WIDEST)
+    lexical: Int = Field(0, ge=0, le=WIDEST)
 
 
 class Decorrelation(Section):
@@ -368,7 +368,7 @@ class HeadSettings(Section):
     # Width of the hidden layer; 0: no such layer, but a logistic regression (C = 10) on embeddings
     # of a mean squared length of 1, which learns from a hundred examples what an MLP of few steps
     # does not, and reads no other field but pair_features
-    hidden: StrictInt = Field(50, ge=0)
+    hidden: Int = Field(50, ge=0)
     dropout: Share = 0.5  # after the ReLU
     epochs: Count = 10  # the weights after the last one are scored: no selection
     batch_size: Count = 32  # the last short batch is kept
@@ -449,9 +449,7 @@ class Evaluation(Section):
     # Where a benchmark lies: a folder (SimDEName: or file), or a hub id
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}
     seeds: Count = 5  # heads trained per score; the spread is over them
-    texts: StrictInt = Field(
-        800, ge=16
-    )  # of an embedded task, at most; a half of a document is one
+    texts: Int = Field(800, ge=16)  # of an embedded task, at most; a half of a document is one
     # Of a task with heads, or a name of HEADS
     head: Annotated[HeadSettings, BeforeValidator(_head_of_that_name)] = HeadSettings()
     # Runs: examples of each split of a task with heads; classes keep their shares

@@ -19,7 +19,7 @@ PROFILES = [
     # numbers and sizes
     ("parameters: {seed: 4294967296}", "parameters.seed: .*less than 4294967296, got 4294967296"),
     ("parameters: {lam: 1.5}", r"parameters.lam: .*less than or equal to 1, got 1\.5"),
-    ("student: {layers: [true]}", "student.layers.0: input should be a valid integer"),
+    ("student: {layers: [true]}", "student.layers.0: must be a number"),
     ("parameters: {student_projection: 100000000}", "'100000000' is not a block; write a width"),
     # names
     ("student: {model: ./missing}", "params/missing: there is no such folder"),

@@ -177,7 +177,7 @@ def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
             "package needs the links between pages of corpus.source installed-docs",
         ),
         ("parameters: {lam: true}", "parameters.lam: must be a number, got True"),
-        ("corpus: {tasks: off}", "corpus.tasks: input should be a valid integer, got False"),
+        ("corpus: {tasks: off}", "corpus.tasks: must be a number, got False"),
         ("", "the file holds no settings; write `name: value` lines"),
         ("a: [", "not readable as YAML"),
         ("base: nowhere.yaml", "base: there is no file 'nowhere.yaml'; name a .yaml file"),
