@@ -117,9 +117,7 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
         == pytest.approx(expected.item(), rel=1e-12)
     )
     only_contextual = objective(None, weighting=Weighting(lam, 384))
-    output = only_contextual(
-        batch, teachers={"contextual": c}
-    )  # lengths belong to structural losses: not asked for
+    output = call(only_contextual)
     assert list(output.parts) == ["contextual", "l2", "sdl"]
     views = part(only_contextual, "contextual").views(only_contextual.student(batch), c)
     assert output.loss.item() == pytest.approx(SoftCCA(P).double()(*views).mean().item(), rel=1e-12)

@@ -17,6 +17,7 @@ from docemb_lib.losses import InfoNCE
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.packed.packing import pack, token_batches
 from docemb_lib.training import pairs as module
+from docemb_lib.training.batches import Cut
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.pairs import (
     END,
@@ -456,7 +457,7 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     objective = on_pairs.make_objective().train()
     before = copy.deepcopy(objective.state_dict())
     documents = on_pairs.make_documents(10, 2)  # nine: the last one joins the second batch
-    means = validate(objective, documents, batch_size=4, dtype=None, budget=budget)
+    means = validate(objective, documents, Cut(4, budget))
     assert objective.training
     objective.eval()
     with torch.no_grad():
