@@ -34,7 +34,7 @@ def student_of(make_student):
         if with_words:
             rng = np.random.default_rng(0)
             collection = [" ".join(rng.choice(WORDS, size=30)) for _ in range(30)]
-            student.adapt([*PAGES, *PAGES, *collection], dim=6, bf16=False)
+            student.adapt([*PAGES, *PAGES, *collection], dim=6)
         return student
 
     return make

@@ -256,32 +256,11 @@ def test_a_card_names_the_data_sets_of_a_hub(make_student):
     assert card.data.datasets == ["wikimedia/wikipedia"]
 
 
-@pytest.fixture
-def scored(make_student, tmp_path):
-    """The folder of a student whose card has scores."""
-    student = make_student(windows=[8])
+def test_scores_of_another_half_leave_the_card(adapted, tmp_path):
+    student = adapted("mean")
     student.save(tmp_path, card=student_card(student, "all-MiniLM-L6-v2"))
-    add_scores(tmp_path, [("halves", "accuracy", 0.75, 0.0125), ("see-also", "map", 0.5, None)])
-    return tmp_path
-
-
-def test_the_hub_reads_scores_from_a_card(scored):
-    card = ModelCard.load(scored / "README.md")
-    results = [
-        (result.task_type, result.dataset_name, result.metric_type, result.metric_value)
-        for result in card.data.eval_results
-    ]
-    assert results == [
-        ("text-classification", "halves", "accuracy", 0.75),
-        ("text-retrieval", "see-also", "map", 0.5),
-    ]
-    assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
-
-
-def test_scores_of_another_half_leave_the_card(adapted, scored):
-    before = (scored / "README.md").read_text()
-    after = with_lexical_half(before, adapted("mean"), "40 documents")
-    assert ModelCard(after).data.eval_results is None
+    add_scores(tmp_path, [("halves", "accuracy", 0.75, 0.0125)])
+    after = with_lexical_half((tmp_path / "README.md").read_text(), student.lexical, "40 documents")
     assert ModelCard(after).data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert "0.7500" not in after
 
@@ -293,7 +272,7 @@ def adapted(make_student):
     def make(pooling):
         student = make_student(windows=[8, 16], pooling=pooling)
         names = [f"a{n % 11} b{n % 7} c{n % 13} d{n % 5} word{n}" for n in range(40)]
-        student.adapt(names, dim=16, bf16=False)
+        student.adapt(names, dim=16)
         return student
 
     return make

@@ -7,7 +7,6 @@ import shutil
 import sys
 import unicodedata
 from functools import partial
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def collection(seed: int = 0, documents: int = 40) -> list[str]:
 @pytest.fixture(scope="module")
 def adapted(make_student):
     student = make_student(windows=[8])
-    student.adapt(collection(), dim=6, bf16=False)
+    student.adapt(collection(), dim=6)
     return student
 
 
@@ -52,7 +51,7 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     student = make_student(windows=[8])
     texts = collection()
     X = student.embed(texts, bf16=False).astype(np.float64)
-    student.adapt(texts, dim=6, weight=0.3, bf16=False)
+    student.adapt(texts, dim=6, weight=0.3)
     found = student.embed(texts[:5], bf16=False)
     assert (student.width, student.dim) == (found.shape[1], X.shape[1]) == (22, 16)
     centred = X - X.mean(axis=0)
@@ -71,7 +70,7 @@ def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_stu
     student = make_student(windows=[8])
     student.trained_on = "300 documents of reports"
     for weight in (None, 0.3):
-        student.adapt(collection(), dim=6, weight=weight, bf16=False)
+        student.adapt(collection(), dim=6, weight=weight)
         student.save(tmp_path)
         loaded = Student.load(tmp_path)
         assert loaded.lexical.weight_given == (weight is not None)
@@ -110,8 +109,8 @@ def test_the_weight_lets_halves_vary_alike():
 def test_some_documents_may_give_the_dense_statistics():
     texts = collection()
     X = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
-    rows = np.arange(0, 40, 2)
-    half = fit_lexical_half(lambda: X[rows], texts, dim=4, rows=rows)
+    rows = [0, 13, 26, 39]
+    half = fit_lexical_half(lambda _: X[rows], texts, dim=4, count=4)
     assert half.vocabulary == LSA(4).fit(texts).vocabulary
     np.testing.assert_allclose(half.dense_mean, X[rows].mean(axis=0), atol=1e-6)
 
@@ -121,7 +120,7 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(
 ):
     student = make_student(windows=[8], max_tokens=40)
     texts = collection()
-    student.adapt(texts, dim=6, bf16=False)
+    student.adapt(texts, dim=6)
     student.save(tmp_path)
     queries = [*collection(1)[:6], "", "unknown"]
     ours = student.embed(queries, bf16=False)
@@ -144,7 +143,7 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
 ):
     other = make_student(windows=[8], seed=1)
     texts = collection(1)
-    other.adapt(texts, dim=6, bf16=False)
+    other.adapt(texts, dim=6)
     adapted.save(tmp_path)
     first, second = (
         Student.load(tmp_path),
@@ -188,7 +187,7 @@ def test_in_a_lead_mean_the_first_tokens_count_more_here_and_in_stock_libraries(
     np.testing.assert_allclose(again.encode(texts), ours, atol=1e-5)
     loaded = Student.load(tmp_path / "again")
     assert (loaded.pooling, loaded.lexical) == ("lead", None)
-    loaded.adapt(collection(), dim=6, bf16=False)
+    loaded.adapt(collection(), dim=6)
     loaded.save(tmp_path / "adapted")
     both = SentenceTransformer(str(tmp_path / "adapted"), device="cpu", trust_remote_code=True)
     expected = Student.load(tmp_path / "adapted").embed(texts, bf16=False)
@@ -246,7 +245,7 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
     texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
     pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
     halves = [
-        fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)
+        fit_lexical_half(lambda _: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)
     ]
     assert len(halves[0].vocabulary) > 100
     torch.testing.assert_close(halves[0].lexical(texts), halves[1].lexical(pairs))
@@ -275,7 +274,7 @@ def test_marks_belong_to_their_letters_in_all_that_counts_words(form):
     plain = [" ".join(f"word{row}" for row in rows) for rows in drawn]  # the same in plain words
     assert words_of(texts[0]) == [normalize_text("NFC", words[row]) for row in drawn[0]]
     halves = [
-        fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4).lexical(given)
+        fit_lexical_half(lambda _: rng.random((30, 4)), given, dim=4).lexical(given)
         for given in (texts, plain)
     ]
     torch.testing.assert_close(*(X @ X.T for X in halves), atol=5e-3, rtol=0)
@@ -297,23 +296,11 @@ def test_characters_of_scripts_without_spaces_are_paired_with_their_marks(text):
     assert not any(unicodedata.combining(pair[0]) for pair in pairs)
 
 
-def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
+def test_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
     (tmp_path / "docemb.json").unlink()  # the checksums
-    code = tmp_path / "lexical_module.py"
-    config = tmp_path / "3_Lexical" / "config.json"
-    code.write_text(
-        code.read_text().replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf")
-    )
-    refused(
-        r"lexical_module.py was changed \(its checksum differs\), or a file", Student.load, tmp_path
-    )
-    config.write_text(
-        json.dumps(json.loads(config.read_text()) | {"code": sha256(code.read_bytes()).hexdigest()})
-    )
-    assert Student.load(tmp_path).lexical is not None  # of another version
     (tmp_path / "3_Lexical" / "words.json").unlink()
-    refused("or a file of 3_Lexical is missing", Student.load, tmp_path)
+    refused("3_Lexical cannot be used", Student.load, tmp_path)
 
 
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):
@@ -375,7 +362,7 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
     X = torch.tensor(start.embed(collection(), bf16=False))
-    half = fit_lexical_half(lambda: X, collection(), dim=16, weight=0.25)
+    half = fit_lexical_half(lambda _: X, collection(), dim=16, weight=0.25)
     expected = half.join(X, half.lexical(collection())).numpy()
     # Vectors are saved in half precision, and the command may fit mean and map in bf16. The states
     # of [CLS] hardly differ between documents, so these differ more.

@@ -417,7 +417,7 @@ def test_a_prompt_is_saved_with_an_adapted_student(tmp_path):
     student = Student.from_encoder(folder, max_tokens=LIMIT, attention_window=2 * LIMIT)
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, size=9)) for _ in range(30)]
-    student.adapt(texts, dim=4, bf16=False)
+    student.adapt(texts, dim=4)
     student.save(tmp_path / "student")
     expected = student.embed(texts, bf16=False)
     loaded = Student.load(tmp_path / "student")
