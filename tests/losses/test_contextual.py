@@ -1,10 +1,9 @@
-"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo and NumPy
+"""SoftCCA against a step-by-step NumPy version; CCA against NumPy's
 decompositions.
 """
 
 import copy
 
-import cca_zoo.linear
 import numpy as np
 import pytest
 import torch
@@ -171,22 +170,10 @@ def test_autocast_leaves_the_losses_in_float32(make):
 
 
 def correlated_views(seed: int, B: int = 60, P: int = 5, Q: int = 4) -> tuple[Tensor, Tensor]:
-    """Views that share two hidden causes: correlations well apart, so that iterative solvers
-    settle.
-    """
+    """Views that share two hidden causes."""
     hidden = normal(B, 2, seed=seed) * torch.tensor([2.0, 0.8], dtype=torch.float64)
     z1 = hidden @ normal(2, P, seed=seed + 1) + normal(B, P, seed=seed + 2) + 3
     return z1, hidden @ normal(2, Q, seed=seed + 3) + normal(B, Q, seed=seed + 4) - 1
-
-
-@pytest.mark.parametrize("seed", [0, 10, 20])
-@pytest.mark.parametrize("components", [1, 2, 4])
-def test_cca_agrees_with_cca_zoo(seed, components):
-    z1, z2 = correlated_views(seed)
-    found = CCA(components, ridge=0.0)(z1, z2)
-    zoo = cca_zoo.linear.CCA(n_components=components).fit_transform([z1.numpy(), z2.numpy()])
-    expected = -sum(np.corrcoef(x, y)[0, 1] for x, y in zip(*map(np.transpose, zoo), strict=True))
-    np.testing.assert_allclose(found.numpy(), np.full(60, expected), rtol=1e-6)
 
 
 def inverse_root(S: np.ndarray) -> np.ndarray:

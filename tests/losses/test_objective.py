@@ -343,26 +343,6 @@ def test_four_teachers_give_the_loss_gradient_and_statistics_of_the_formula():
     torch.testing.assert_close(grouped.state_dict(), looped.state_dict(), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("role", ["structural", "contextual"])
-def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
-    torch.manual_seed(0)
-    student = nn.Linear(W, D)
-    teachers = [Teaching("a", role, MSE(), weight=2.0), Teaching("b", role, MSE(), weight=0.5)]
-    module = Objective(student, teachers, weighting=Weighting(0.3, 384)).double()
-    batch = normal(7, W, seed=1)
-    (a, b) = (normal(7, D, seed=seed) for seed in (2, 3))
-    output = module(batch, teachers={"a": a, "b": b}, n_structural_tokens=LENGTHS)
-    kept = LENGTHS <= 384 if role == "structural" else torch.ones(7)
-    of = {
-        name: (kept * (student(batch) - t).square().mean(1)).mean().item()
-        for name, t in (("a", a), ("b", b))
-    }
-    assert output.loss.item() == pytest.approx(2 * of["a"] + 0.5 * of["b"], rel=1e-12)
-    assert {name: value.item() for name, value in output.parts.items()} == pytest.approx(
-        of, rel=1e-12
-    )
-
-
 def test_weights_by_length_fall_linearly_between_the_two_lengths():
     lengths = torch.tensor([1, 384, 1384, 2384, 3384, 4384, 9000])
     falling = torch.tensor([1, 1, 0.75, 0.5, 0.25, 0, 0])

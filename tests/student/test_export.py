@@ -15,13 +15,13 @@ from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, student_card, with_lexical_half
 
 
-def in_stock_sentence_transformers(folder):
+def in_stock_sentence_transformers(folder, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return SentenceTransformer(str(folder), device="cpu")
+        return SentenceTransformer(str(folder), device="cpu", **options)
 
 
-@pytest.mark.parametrize("kind", ["mean", "first", "cls", "modernbert"])
+@pytest.mark.parametrize("kind", ["mean", "lead", "first", "cls", "modernbert"])
 def test_stock_sentence_transformers_gives_the_same_embeddings(
     make_kind, texts, tmp_path, transformers_log, kind
 ):
@@ -33,12 +33,11 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
         "1_Pooling",
     ]
     matter, card = front_and_body(tmp_path)
-    assert ("mean over all" in card, "global attention" in card) == (
-        student.pooling == "mean",
-        kind == "cls",
-    )
+    assert ("mean over all" in card) == (student.pooling in ("mean", "lead"))
+    assert ("global attention" in card) == (kind == "cls")
+    assert ("trust_remote_code=True).encode" in card) == (kind == "lead")
     assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
-    stock = in_stock_sentence_transformers(tmp_path)
+    stock = in_stock_sentence_transformers(tmp_path, trust_remote_code=kind == "lead")
     assert (transformers_log, stock.max_seq_length) == ([], 600)
     np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
     stock.save_pretrained(str(tmp_path / "again"))
