@@ -25,7 +25,6 @@ from docemb_lib.teachers import LSA
 from docemb_lib.teachers.words import words_of
 
 normalize_text = unicodedata.normalize
-MODULES = {"Transformer": "", "Pooling": "1_Pooling"}
 WORDS = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
@@ -272,53 +271,30 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     )
     assert "a lexical half of 5 dimensions" in card
     assert "fitted on 40 documents of texts" in card
-    refitted = Student.load("refit")
     assert docemb("adapt", "refit", "texts", "-o", "again").returncode == 0
     assert Student.load("again").width == 21  # as wide as it was
     assert Path("again/README.md").read_text() == card
-    assert refitted.lexical is not None
-    assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
-    done = docemb("adapt", "student", "texts", "-o", "new", "--dim", 64)
-    assert done.returncode == 2
-    assert (
-        "LSA;64: 40 documents are too few; use more documents, or fewer dimensions (--dim"
-        in " ".join(done.stderr.split())
-    )
-    assert not Path("new").exists()
 
 
-@pytest.mark.parametrize(
-    ("mode", "pooling", "least"), [("mean", "lead", 0.9999), ("cls", "first", 0.99)]
-)
 def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
-    tmp_path, monkeypatch, bert_folder, mode, pooling, least
+    tmp_path, monkeypatch, bert_folder
 ):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bert_folder, "encoder")
-    modules = [
-        {"idx": n, "path": path, "type": f"a.{kind}"}
-        for n, (kind, path) in enumerate(MODULES.items())
-    ]
-    content = {"pooling_mode": mode}
-    write_files(
-        Path("encoder"),
-        {"modules.json": json.dumps(modules), "1_Pooling/config.json": json.dumps(content)},
-    )
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
     done = docemb("adapt", "encoder", "texts", "-o", "made", "--weight", 0.25)
     assert done.returncode == 0, done.stderr
     made = Student.load("made")
-    start = Student.from_encoder("encoder", pooling=pooling, attention_window=256)
-    assert (made.max_tokens, made.pooling) == (4096, pooling)
+    start = Student.from_encoder("encoder", pooling="lead", attention_window=256)
+    assert (made.max_tokens, made.pooling) == (4096, "lead")
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
     X = torch.tensor(start.embed(collection(), bf16=False))
     half = fit_lexical_half(lambda _: X, collection(), dim=16, weight=0.25)
     expected = half.join(X, half.lexical(collection())).numpy()
-    # Vectors are saved in half precision, and the command may fit mean and map in bf16. The states
-    # of [CLS] hardly differ between documents, so these differ more.
+    # Vectors are saved in half precision, and the command may fit mean and map in bf16.
     cosines = (made.embed(collection(), bf16=False) * expected).sum(axis=1)
-    assert cosines.min() > least
+    assert cosines.min() > 0.9999
     card = Path("made/README.md").read_text()
     assert "| `max_tokens` | 4096 |" in card
     assert "fitted on 40 documents of texts" in card

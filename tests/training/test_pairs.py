@@ -110,20 +110,11 @@ def ids():
     return np.random.default_rng(0).integers(5, VOCABULARY, N)
 
 
-def test_masking_leaves_the_text_as_it_is(ids):
+def test_masking_leaves_the_text_as_it_is_and_depends_on_the_generator_alone(ids):
     before = ids.copy()
-    mask(ids, np.random.default_rng(1))
+    first = mask(ids, np.random.default_rng(1))
     np.testing.assert_array_equal(before, ids)
-
-
-def test_masking_depends_on_the_generator_alone(ids):
-    masked, labels = mask(ids, np.random.default_rng(1))
-    np.testing.assert_array_equal(mask(ids, np.random.default_rng(1)), (masked, labels))
-    assert (mask(ids, np.random.default_rng(4))[1] != labels).any()
-
-
-def test_an_empty_text_has_nothing_to_mask(ids):
-    assert np.size(mask(ids[:0], np.random.default_rng(0))) == 0
+    np.testing.assert_array_equal(mask(ids, np.random.default_rng(1)), first)
 
 
 def test_fifteen_tokens_of_a_hundred_are_predicted_and_the_others_stay(ids):
@@ -461,17 +452,9 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     objective.eval()
     with torch.no_grad():
         parts = [losses_by_hand(objective, documents, rows, 0) for rows in (range(4), range(4, 9))]
-        batch = pack_pairs(documents, range(9))
-        y = objective.student(batch.parts[0].texts)[batch.order][:9].double()
     contrast, mlm = (4 * np.array(parts[0]) + 5 * np.array(parts[1])) / 9
     expected = {"contrast": contrast, "mlm": mlm, "loss": contrast + 0.1 * mlm}
     assert {name: means[name] for name in expected} == pytest.approx(expected, rel=1e-5)
-    assert means["norm"] == pytest.approx(y.norm(dim=1).mean().item(), rel=1e-6)
-    distances = [
-        1 - F.cosine_similarity(y[i], y[j], dim=0).item()
-        for i, j in itertools.permutations(range(9), 2)
-    ]
-    assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
     torch.testing.assert_close(objective.state_dict(), before, rtol=0, atol=0)
 
 
