@@ -338,7 +338,7 @@ def adapt(
         once = partial(embed_once, dense, root=root_of(out))
         student.adapt(texts, dim=dim, weight=weight, embed=once)
         fitted_on = f"{count} documents of {source.resolve().name}"
-        student.save(written, card=with_lexical_half(card, student, fitted_on))
+        student.save(written, card=with_lexical_half(card, student.lexical, fitted_on))
         written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {count} documents, {student.width} dimensions"
