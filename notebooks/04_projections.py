@@ -30,7 +30,7 @@ distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
-contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10 (the ten largest)
+contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
@@ -309,9 +309,9 @@ sdl2 = Decorrelation()
 for rows in batches:
     l2 = squared_distance(z1[rows], z2[rows]).mean()
     sums += torch.stack([l2, sdl1(z1[rows]) + sdl2(z2[rows])])
-    parts = balanced(z1[rows], z2[rows], with_parts=True)  # (B, 4): loss, distance, SDL, δ
-torch.testing.assert_close(parts[0, 3], sums[0] / sums[1])
-print(f"balanced after ten batches: δ = {parts[0, 3]:.4f}; in this run: {run.parameters['delta']}")
+    _, parts = balanced.with_parts(z1[rows], z2[rows])  # l2, sdl and delta, (B,) each
+torch.testing.assert_close(parts["delta"][0], sums[0] / sums[1])
+print(f"balanced after ten batches: δ = {parts['delta'][0]:.4f}; in this run: {run.parameters['delta']}")
 
 # %% [markdown]
 # ## What keeps documents apart

@@ -245,7 +245,7 @@ def adapt(
         once = partial(embed_once, dense, root=root_of(out))
         student.adapt(texts, dim=dim, weight=weight, embed=once)
         fitted_on = f"{len(texts)} documents of {source.resolve().name}"
-        student.save(written, card=with_lexical_half(card, student, fitted_on))
+        student.save(written, card=with_lexical_half(card, student.lexical, fitted_on))
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical")

@@ -9,7 +9,6 @@ teacher reads whole documents.
 B: documents of a batch; P: width of a projected view.
 """
 
-import re
 from typing import Literal, get_args
 
 import torch
@@ -17,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.structural import MSE, Cosine, Described, of_settings
+from docemb_lib.losses.structural import MSE, Cosine, Described, Loss, of_settings
 from docemb_lib.settings.projections import (
     ACTIVATIONS,
     DROPOUT,
@@ -25,7 +24,7 @@ from docemb_lib.settings.projections import (
     parse_projection,
     projection_widths,
 )
-from docemb_lib.settings.sections import CONTEXTUAL_LOSSES, NUMBERED_CCA
+from docemb_lib.settings.sections import CONTEXTUAL_LOSSES
 
 Reduction = Literal["mean", "sum"]
 Form = Literal["correlation", "covariance"]
@@ -155,7 +154,7 @@ class SDL(Described):
             return total / max(P * P - P, 1)
 
 
-class SoftCCA(Described):
+class SoftCCA(Loss):
     """Bring two views together while decorrelating the features of each (Chang et al., 2018).
 
     ::
@@ -197,19 +196,19 @@ class SoftCCA(Described):
         if delta == BALANCE:
             self.register_buffer("balance", torch.zeros(3))
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The names of what `forward` gives beside the loss."""
-        return ("l2", "sdl", "delta") if self.delta == BALANCE else ("l2", "sdl")
-
-    def forward(self, student: Tensor, teacher: Tensor, *, with_parts: bool = False) -> Tensor:
+    def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Compute the loss of each document, (B,), from projected views (B, P), B >= 2.
 
         In training the statistics advance by one step. Raises InputError for views of other widths.
-
-        with_parts: return (B, 1 + K), the loss and the K `parts`: L2, the sum of both SDL without
-        delta, and a balanced delta. The last two are of the batch.
         """
+        return self.with_parts(student, teacher)[0]
+
+    def with_parts(self, *views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss with its parts: `l2`, `sdl` and a balanced `delta`.
+
+        `sdl` is the sum of both SDL without delta. It is of the batch, and so is delta.
+        """
+        student, teacher = views
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
             raise InputError(
                 f"SoftCCA was made for views of width {self.dim}, got a student's of "
@@ -219,18 +218,14 @@ class SoftCCA(Described):
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
         decorrelation = self.student_decorrelation(student)  # ()
         decorrelation = decorrelation + self.teacher_decorrelation(teacher)
+        parts = {"l2": distance, "sdl": decorrelation.expand_as(distance)}
         delta: float | Tensor
         if self.delta == BALANCE:
             delta = self._balanced(distance.detach().mean(), decorrelation.detach())
+            parts["delta"] = delta.expand_as(distance)
         else:
             delta = float(self.delta)
-        losses = distance + delta * decorrelation
-        if not with_parts:
-            return losses
-        parts = [losses, distance, decorrelation.expand_as(losses)]
-        if isinstance(delta, Tensor):
-            parts.append(delta.expand_as(losses))
-        return torch.stack(parts, dim=1)  # (B, 1 + K)
+        return distance + delta * decorrelation, parts
 
     def _balanced(self, l2: Tensor, sdl: Tensor) -> Tensor:
         """Return delta, (), from the sums so far and those of this batch."""
@@ -243,7 +238,7 @@ class SoftCCA(Described):
         return balance[1] / balance[2].clamp(min=1e-12)
 
 
-class InfoNCE(Described):
+class InfoNCE(Loss):
     """Cross-entropy of finding the second text of a pair by its first, in the batch.
 
     ::
@@ -273,7 +268,7 @@ class InfoNCE(Described):
         return F.cross_entropy(cosines / self.temperature, diagonal, reduction="none")
 
 
-class CCA(Described):
+class CCA(Loss):
     """Minus the sum of the `components` largest canonical correlations of a batch (None: of all).
 
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11
@@ -316,8 +311,8 @@ class CCA(Described):
             if not (X1.isfinite().all() and X2.isfinite().all()):
                 return (X1.sum() * float("nan")).expand(B)
             with torch.no_grad():
-                W1 = _whitening(X1, self.ridge)  # (P, R)
-                W2 = _whitening(X2, self.ridge)  # (Q, R)
+                W1 = whitening(X1, self.ridge)  # (P, R)
+                W2 = whitening(X2, self.ridge)  # (Q, R)
                 A = (X1 @ W1).T @ (X2 @ W2) / (B - 1)  # (R, R)
                 left, s, right = torch.linalg.svd(A, full_matrices=False)
                 k = min(self.components or B - 1, B - 1, len(s))
@@ -337,7 +332,7 @@ def _centred(view: Tensor) -> Tensor:
     return view - view.mean(dim=0)
 
 
-def _whitening(X: Tensor, ridge: float) -> Tensor:
+def whitening(X: Tensor, ridge: float) -> Tensor:
     """Return W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P).
 
     X is centred, (B, P). W is S^{-1/2} restricted to the row space of X, from the singular values
@@ -360,27 +355,21 @@ def contextual_loss(
     reduction: Reduction = "mean",
     form: Form = "correlation",
     ridge: float = 1e-3,
-) -> nn.Module:
+) -> Loss:
     """Make the loss that the parameter `contextual_loss` names, for views of width `dim`.
 
-    name: of `CONTEXTUAL_LOSSES`; `mse` is SoftCCA's distance alone, `cca` sums all canonical
-    correlations, and `cca:10` the first ten. delta, beta, reduction, form: of soft-cca; delta is
-    that of the mean, the sum takes delta / (P^2 - P). ridge: of cca. Raises InputError for another
-    name.
+    name: of `CONTEXTUAL_LOSSES`; `mse` is SoftCCA's distance alone, and `cca` sums all canonical
+    correlations. delta, beta, reduction, form: of soft-cca; delta is that of the mean, the sum
+    takes delta / (P^2 - P). ridge: of cca.
     """
-    if name not in CONTEXTUAL_LOSSES and not re.fullmatch(NUMBERED_CCA, name):
-        known = ", ".join(CONTEXTUAL_LOSSES)
-        raise InputError(f"contextual_loss must be one of {known}, got {name!r}")
-    kind, _, variant = name.partition(":")
     if reduction == "sum" and delta != BALANCE:
         delta = float(delta) / max(dim * dim - dim, 1)
     return of_settings(
-        CLASSES[CONTEXTUAL_LOSSES[kind]],
+        CLASSES[CONTEXTUAL_LOSSES[name].kind],
         dim=dim,
         delta=delta,
         beta=beta,
         reduction=reduction,
-        form=variant or form,
+        form=name.partition(":")[2] or form,
         ridge=ridge,
-        components=int(variant) if variant.isdecimal() else None,
     )

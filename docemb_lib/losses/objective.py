@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.losses.contextual import Projection, full_precision
-from docemb_lib.losses.structural import Described
+from docemb_lib.losses.structural import Described, Loss
 from docemb_lib.settings.projections import check_widths
 
 Role = Literal["structural", "contextual"]
@@ -93,7 +93,7 @@ class Teaching(Described):
         self,
         name: str,
         role: Role,
-        loss: nn.Module,
+        loss: Loss,
         *,
         student_projection: nn.Module | None = None,
         teacher_projection: nn.Module | None = None,
@@ -111,30 +111,9 @@ class Teaching(Described):
         self.student_projection = f or nn.Identity()
         self.teacher_projection = g or nn.Identity()
 
-    @property
-    def parts(self) -> list[str]:
-        """The names of what the history shows of this teacher: the loss, then its parts.
-
-        The parts of SoftCCA are `l2` and `sdl`; those of a further teacher begin with the teacher's
-        name: `topics.l2`.
-        """
-        start = "" if self.name == self.role else f"{self.name}."
-        return [self.name, *(f"{start}{part}" for part in parts_of(self.loss))]
-
     def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
         """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
         return self.student_projection(student), self.teacher_projection(teacher)
-
-    def losses(self, *group: Tensor) -> Tensor:
-        """Compute the losses of a group of views, and the K parts of each, (b, 1 + K)."""
-        if parts_of(self.loss):
-            return self.loss(*group, with_parts=True)
-        return self.loss(*group)[:, None]
-
-
-def parts_of(loss: nn.Module) -> Sequence[str]:
-    """Return the names of the parts that a loss gives for `with_parts=True`; most have none."""
-    return getattr(loss, "parts", ())
 
 
 class ObjectiveOutput(NamedTuple):
@@ -142,7 +121,8 @@ class ObjectiveOutput(NamedTuple):
 
     loss: Tensor  # (), to be minimised
     # By teacher: (), the mean loss over all B documents, unweighted; masked documents count zero.
-    # Then what the losses are made of: see `Teaching.parts`.
+    # Then what a loss is made of, as `l2` and `sdl` of SoftCCA; those of a further teacher begin
+    # with the teacher's name: `topics.l2`.
     parts: dict[str, Tensor]
     embeddings: Tensor  # (B, D), the student's, without gradient
     # f(y) and g(c), (B, P) both, and c, (B, T), of the first contextual teacher, without gradient;
@@ -187,10 +167,6 @@ class Objective(Described):
         self.weighting = weighting or Weighting()
         self.group_size = group_size
 
-    @property
-    def parts(self) -> list[str]:
-        return [part for teaching in self.teachings for part in teaching.parts]
-
     def forward(
         self,
         batch: object,
@@ -211,37 +187,37 @@ class Objective(Described):
             sizes = group_sizes(len(embeddings), self.group_size)
             keep = self.weighting.keep(lengths).split(sizes)  # the mask, (b,) for each group
 
-            losses: dict[str, list[Tensor]] = {}  # by role: w_s S_s or w_c C_c, (B,) each
+            by_role: dict[str, Tensor] = {}  # the sum of w_s S_s or of w_c C_c, (B,)
             parts: dict[str, Tensor] = {}
             contextual_views = None
             for teaching in self.teachings:
                 # f(y) and g(t), (B, P) both, before they are cut into groups.
                 target = teachers[teaching.name].to(embeddings)  # t or c, (B, T)
-                student, teacher = teaching.views(embeddings, target)
-                arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
+                views = teaching.views(embeddings, target)
+                arguments: list[Sequence[Tensor]] = [view.split(sizes) for view in views]
                 if teaching.role == "structural":
                     arguments.append(keep)
                 elif contextual_views is None:
-                    contextual_views = (student.detach(), teacher.detach(), target)
+                    contextual_views = (views[0].detach(), views[1].detach(), target)
                 groups = zip(*arguments, strict=True)  # (b, P), (b, P) and maybe (b,) each
                 # The order counts: in training each group advances the running statistics of a
                 # loss.
-                of_groups = [teaching.losses(*group) for group in groups]
-                document_losses = torch.cat(of_groups)  # (B, 1 + K)
-                losses.setdefault(teaching.role, []).append(teaching.weight * document_losses[:, 0])
-                # The part that is reported has neither w nor v and u: it is the plain mean loss.
-                means = document_losses.detach().mean(dim=0)  # (1 + K,)
-                parts.update(zip(teaching.parts, means, strict=True))
+                losses, parts_of_loss = _joined([teaching.loss.with_parts(*of) for of in groups])
+                weighted = teaching.weight * losses
+                by_role[teaching.role] = by_role.get(teaching.role, 0) + weighted
+                # What is reported has neither w nor v and u: it is the plain mean loss.
+                parts[teaching.name] = losses.detach().mean()
+                start = "" if teaching.name == teaching.role else f"{teaching.name}."
+                for name, values in parts_of_loss.items():
+                    parts[start + name] = values.detach().mean()
 
-            # The inner sums over the teachers of a role, then v_i and u_i, then the sum of both.
-            summed = {role: torch.stack(of_role).sum(dim=0) for role, of_role in losses.items()}
-            dtype = next(iter(summed.values())).dtype
-            factors = self.weighting.weights(lengths, roles=summed, dtype=dtype)
-            weighted = []
+            # After the sums over the teachers of a role come v_i and u_i, then the sum of both.
+            dtype = weighted.dtype
+            factors = self.weighting.weights(lengths, roles=by_role, dtype=dtype)
+            total = torch.zeros_like(weighted)  # (B,)
             for role, factor in zip(ROLES, factors, strict=True):
-                if role in summed:
-                    weighted.append(factor * summed[role])
-            total = torch.stack(weighted).sum(dim=0)  # (B,)
+                if role in by_role:
+                    total = total + factor * by_role[role]
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)
 
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
@@ -251,14 +227,17 @@ class Objective(Described):
         """
         if given is not None:
             return given.to(embeddings.device)
-        weighting = self.weighting
-        by_length = weighting.max_structural_len is not None or weighting.lam_by_length is not None
-        if by_length and any(teaching.role == "structural" for teaching in self.teachings):
-            raise InputError(
-                "max_structural_len and lam_by_length depend on the lengths of documents, which "
-                "are not given: pass n_structural_tokens"
-            )
+        if self.weighting.max_structural_len or self.weighting.lam_by_length:
+            problem = "max_structural_len and lam_by_length depend on the lengths of documents"
+            raise InputError(f"{problem}, which are not given: pass n_structural_tokens")
         return embeddings.new_zeros(len(embeddings))
+
+
+def _joined(groups: Sequence[tuple[Tensor, dict[str, Tensor]]]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Join the losses of groups, and their parts, to those of a batch, (B,) each."""
+    losses, parts = zip(*groups, strict=True)
+    joined = {name: torch.cat([of_group[name] for of_group in parts]) for name in parts[0]}
+    return torch.cat(losses), joined
 
 
 def group_sizes(n: int, group_size: int | None) -> list[int]:

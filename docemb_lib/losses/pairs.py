@@ -60,7 +60,3 @@ class PairObjective(Described):
         self.contrast = contrast
         self.head = head
         self.mlm_weight = mlm_weight if head is not None else 0.0
-
-    @property
-    def parts(self) -> list[str]:
-        return ["contrast", "mlm"] if self.mlm_weight else ["contrast"]

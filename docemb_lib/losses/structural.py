@@ -35,7 +35,15 @@ class Described(nn.Module):
         return ", ".join(settings)
 
 
-class StructuralLoss(Described, ABC):
+class Loss(Described):
+    """A loss of embeddings or views, (B, D) both."""
+
+    def with_parts(self, *arguments: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the loss of each document, (B,), and what it is made of by name, (B,) each."""
+        return self(*arguments), {}
+
+
+class StructuralLoss(Loss, ABC):
     """The base class checks shapes and applies the mask; a subclass has `document_losses`."""
 
     def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -167,7 +175,7 @@ def unit(vectors: Tensor) -> Tensor:
 STRUCTURAL = {"mse": MSE, "cosine": Cosine, "max-margin": MaxMargin, "contrastive": Contrastive}
 
 
-def of_settings(kind: type[nn.Module], **settings: object) -> nn.Module:
+def of_settings(kind: type[Loss], **settings: object) -> Loss:
     """Make a loss with those of the settings that its class has."""
     names = signature(kind).parameters.keys() & settings
     return kind(**{name: settings[name] for name in names})
@@ -175,18 +183,15 @@ def of_settings(kind: type[nn.Module], **settings: object) -> nn.Module:
 
 def structural_loss(
     name: str, *, distance: Distance = "mse", gamma: float = 1.0, temperature: float | None = None
-) -> nn.Module:
+) -> Loss:
     """Make the loss that the parameter `structural_loss` names, or a class by `module:Class`.
 
-    distance and gamma belong to max-margin, temperature to contrastive. Raises InputError for an
-    unknown name and for a class that is missing or no `StructuralLoss`.
+    distance and gamma belong to max-margin, temperature to contrastive. Raises InputError for a
+    class that is missing or no `StructuralLoss`.
     """
     if name in STRUCTURAL:
         settings = {"distance": distance, "gamma": gamma, "temperature": temperature}
         return of_settings(STRUCTURAL[name], **settings)
-    if ":" not in name:
-        known = ", ".join(STRUCTURAL)
-        raise InputError(f"structural_loss must be one of {known} or None, got {name!r}")
     try:
         kind = load_class(name)
     except InputError as error:

@@ -19,6 +19,7 @@ from docemb_lib.settings.notebooks import REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
+    CONTEXTUAL_LOSSES,
     NOT_IN_FINGERPRINT,
     ParagraphVectorSettings,
     Training,
@@ -35,7 +36,6 @@ CONTEXTUAL = (
     "contextual_projection",
 )
 PAIRS = ("pairs", "pair_temperature", "mlm_weight")
-SOFT_CCA = ("delta", "beta")
 IN_ASCII = str.maketrans(
     {"λ": "lam", "γ": "gamma", "τ": "tau", "δ": "delta", "β": "beta", "%": "pct"}
 )
@@ -293,8 +293,7 @@ def objective_settings(p: Parameters) -> dict[str, object]:
         names.append("temperature")
     if p.contextual_teacher is not None:
         names += CONTEXTUAL
-        if p.contextual_loss.startswith("soft-cca"):
-            names += SOFT_CCA
+        names += CONTEXTUAL_LOSSES[p.contextual_loss].parameters
     if len(p.roles) == 2:
         names += ["lam", "lam_by_length", "weighting"]
     return _values(p, names)

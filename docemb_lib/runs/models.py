@@ -294,7 +294,7 @@ def beside_lsa(dense: Model, dim: int = DIM, weight: float | None = None) -> Mod
         documents = texts[:fitted]
         filled = directions(len(documents), dim)
         try:
-            half = fit_lexical_half(lambda: X[:fitted], documents, dim=filled, weight=weight)
+            half = fit_lexical_half(lambda _: X[:fitted], documents, dim=filled, weight=weight)
             return _joined(half, X, texts)
         except InputError as error:
             message = "%s, fitted on a task, has no lexical half there: %s"

@@ -107,9 +107,10 @@ class Students:
         def build(folder: Path) -> None:
             student = Student.load(self.dense)
             texts = self.corpus.texts("train")
-            student.adapt(texts, devices=devices_at_hand(), dim=profile.student.lexical)
+            embed = partial(student.embed, devices=devices_at_hand())
+            student.adapt(texts, dim=profile.student.lexical, embed=embed)
             documents = f"{len(texts)} documents of {profile.corpus.source}"
-            card = with_lexical_half(saved_card(str(self.dense)), student, documents)
+            card = with_lexical_half(saved_card(str(self.dense)), student.lexical, documents)
             student.save(folder, card=card)
             for file in (HISTORY, OBJECTIVE):
                 shutil.copy(self.dense / file, folder)

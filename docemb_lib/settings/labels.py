@@ -7,9 +7,11 @@ of pairs and of SoftCCA.
 import re
 
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
+from docemb_lib.settings.sections import CONTEXTUAL_LOSSES
 
 STUDENT = "student "  # how the labels of final students begin
 PAPER = Parameters()  # the settings of the papers
+LETTERS = {"delta": "δ", "beta": "β"}  # of SoftCCA
 # Parts of labels as figures print them.
 PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 
@@ -45,12 +47,10 @@ def contextual_label(p: Parameters, *, projections: bool = True) -> str:
         label += f";S:{p.student_projection};C:{p.contextual_projection}"
     if p.contextual_loss != "soft-cca":
         label = f"{p.contextual_loss};{label}"
-    if not p.contextual_loss.startswith("soft-cca"):
-        return label
-    if p.delta != PAPER.delta:
-        label += f";δ={p.delta}"
-    if p.beta != PAPER.beta:
-        label += f";β={p.beta}"
+    for name in CONTEXTUAL_LOSSES[p.contextual_loss].parameters:
+        value = getattr(p, name)
+        if value != getattr(PAPER, name):
+            label += f";{LETTERS[name]}={value}"
     return label
 
 

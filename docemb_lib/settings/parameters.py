@@ -53,8 +53,7 @@ class Parameters(Section):
     gamma: NotNegative = 1.0  # of max-margin: weight of the negatives
     temperature: OrNone[Positive] = None  # of contrastive; None: none
     contextual_teacher: OrNone[ContextualName] = "PV"
-    # soft-cca; soft-cca:covariance, as printed; mse; cosine; infonce; cca; cca:10: the first ten
-    # canonical correlations
+    # soft-cca; soft-cca:covariance, as printed; mse; cosine; infonce; cca
     contextual_loss: ContextualLoss = "soft-cca"
     # Of soft-cca: weight of the decorrelation; balance: set at the first updates, so that distance
     # and decorrelation are equally large

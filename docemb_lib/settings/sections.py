@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from math import inf
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -28,19 +28,26 @@ SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
 STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
 USER_CLASS = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"  # the import path of a class, module:Class
-# The class of `docemb_lib.losses` for each name. soft-cca:covariance has that form whatever
-# training.sdl says.
+
+
+class ContextualKind(NamedTuple):
+    """What a contextual loss is."""
+
+    kind: str  # its class in `docemb_lib.losses`
+    parameters: tuple[str, ...] = ()  # those that set it
+
+
+SOFT_CCA = ContextualKind("SoftCCA", ("delta", "beta"))
+# soft-cca:covariance has that form whatever training.sdl says.
 CONTEXTUAL_LOSSES = {
-    "soft-cca": "SoftCCA",
-    "soft-cca:correlation": "SoftCCA",
-    "soft-cca:covariance": "SoftCCA",
-    "mse": "MSE",
-    "cosine": "Cosine",
-    "infonce": "InfoNCE",
-    "cca": "CCA",
-    "cca:10": "CCA",
+    "soft-cca": SOFT_CCA,
+    "soft-cca:correlation": SOFT_CCA,
+    "soft-cca:covariance": SOFT_CCA,
+    "mse": ContextualKind("MSE"),
+    "cosine": ContextualKind("Cosine"),
+    "infonce": ContextualKind("InfoNCE"),
+    "cca": ContextualKind("CCA"),
 }
-NUMBERED_CCA = "cca:[1-9][0-9]{0,4}"  # cca:10 stands for the first ten canonical correlations
 Value = TypeVar("Value")
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks"]
@@ -85,7 +92,7 @@ def _structural_loss(value: str) -> str:
 
 
 def _contextual_loss(value: str) -> str:
-    if value not in CONTEXTUAL_LOSSES and not re.fullmatch(NUMBERED_CCA, value):
+    if value not in CONTEXTUAL_LOSSES:
         raise ValueError(f"there is no such loss{nearest(value, CONTEXTUAL_LOSSES)}")
     return value
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 import os
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from docemb_lib.base.errors import InputError
@@ -21,6 +21,7 @@ from docemb_lib.base.hardware import MOST_THREADS, side_by_side, uses_bf16
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.packed.packing import PackedBatch, pack, token_batches
+from docemb_lib.student.encoder import Encoder
 
 CHUNK = 512  # documents tokenised, sorted and embedded at a time
 BLOCK = 64 * CHUNK  # documents whose embeddings are in memory at a time on their way to a file
@@ -33,27 +34,7 @@ GPU_BATCH_TOKENS = 2**16
 COMPILED_AFTER = 2**25
 Tokens = Sequence[Sequence[int] | np.ndarray]  # the token ids of each document
 Devices = Sequence[str | torch.device] | None  # None: the encoder's own
-
-
-class Encoder(nn.Module, ABC):
-    """Turns B packed documents into embeddings, (B, D); `Student` does."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device: ...
-
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """D, the width of an embedding."""
-
-    @abstractmethod
-    def padded(self, length: int) -> int:
-        """Return the tokens that the forward pass computes for a document of `length` tokens."""
-
-    @abstractmethod
-    def compile_if_possible(self, run: Callable[[], object]) -> None:
-        """Compile the encoder, unless a first pass, `run`, fails then."""
+Compute = Callable[[Encoder, PackedBatch], Tensor]
 
 
 def checked(texts: Iterable[str]) -> list[str]:
@@ -79,13 +60,15 @@ def embed_texts(
     devices: Devices,
     bf16: bool | None,
     desc: str,
+    compute: Compute = Encoder.__call__,
 ) -> np.ndarray:
-    """Embed N texts, float32 (N, D), see `embed_chunks`."""
+    """Embed N texts, float32 (N, width of a row), see `embed_chunks`."""
     chunks = map(tokenize, batched(texts, CHUNK))
     bar: tqdm[str] = progress(desc=desc, total=len(texts), unit="documents")
     # The generator is closed on an error, so that its threads end.
-    with bar, closing(embed_chunks(encoder, chunks, devices, bf16, bar.update)) as embedded:
-        return np.concatenate([np.empty((0, encoder.dim), dtype=np.float32), *embedded])
+    with bar, closing(embed_chunks(encoder, chunks, devices, bf16, bar.update, compute)) as found:
+        rows = list(found)
+    return np.concatenate(rows) if rows else np.empty((0, encoder.dim), dtype=np.float32)
 
 
 def embed_chunks(
@@ -94,13 +77,15 @@ def embed_chunks(
     devices: Devices,
     bf16: bool | None,
     report: Callable[[int], object],
+    compute: Compute = Encoder.__call__,
 ) -> Generator[np.ndarray, None, None]:
-    """Yield the embeddings of each chunk of n documents in order, float32 (n, D).
+    """Yield what is computed of each chunk of n documents in order, float32 (n, D).
 
     One thread per GPU takes batches, of the following chunks too, so that no device waits at the
     end of a chunk, nor at the end of a batch: results are fetched after the next one has begun. A
     GPU's encoder is compiled where the work is long enough. The cores of a single CPU take batches
-    side by side. `report` is called with the number of documents of each finished batch.
+    side by side. `report` is called with the number of documents of each finished batch, and
+    `compute` gives a row for each document of a batch.
     """
     with ExitStack() as stack:
         replicas = stack.enter_context(_replicas(encoder, devices))
@@ -123,17 +108,17 @@ def embed_chunks(
                     if tokens > COMPILED_AFTER and replica in uncompiled:
                         uncompiled.remove(replica)
                         replica.compile_if_possible(lambda: replica(batch))
-                    return replica(batch).float()
+                    return compute(replica, batch).float()
             finally:
                 idle.append(replica)
 
         def collect(plan: list[list[int]], results: Iterable[Tensor]) -> np.ndarray:
             """Put the results of the batches of a chunk into the order of its documents."""
-            embeddings = np.empty((sum(map(len, plan)), encoder.dim), dtype=np.float32)
+            found = []
             for rows, result in zip(plan, results, strict=True):
-                embeddings[rows] = result.cpu().numpy()
+                found.append(result.cpu().numpy())
                 report(len(rows))
-            return embeddings
+            return np.concatenate(found)[np.argsort(list(chain.from_iterable(plan)))]
 
         run: Callable[..., Iterable[Tensor]] | None = None
         if not is_alone:

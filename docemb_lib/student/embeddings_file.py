@@ -46,23 +46,13 @@ def write_embeddings(
     import pyarrow as pa
     from pyarrow import parquet
 
-    vector = pa.list_(pa.float32())
-    types = {"id": pa.string(), "embedding": vector}
+    columns: dict[str, Sequence[Any]] = {"id": ids, "embedding": list(embeddings)}
     if passages is not None:
-        types |= {"text": pa.string(), "passage": pa.list_(vector)}
-        types |= dict.fromkeys(PASSAGE_COLUMNS[1:], pa.list_(pa.int32()))
-    schema = pa.schema(list(types.items()), metadata={STUDENT: student})
-    with parquet.ParquetWriter(file, schema) as writer:
-        for start in range(0, len(ids), ROWS):
-            block = slice(start, start + ROWS)
-            columns: list[Sequence[Any]] = [ids[block], list(embeddings[block])]
-            if passages is not None:
-                few = passages[block]
-                columns += [texts[block], [list(each.embeddings) for each in few]]
-                columns.append([each.spans[:, 0] for each in few])
-                columns.append([each.spans[:, 1] for each in few])
-                columns.append([each.weights for each in few])
-            writer.write_table(pa.table(dict(zip(types, columns, strict=True)), schema=schema))
+        of_documents = ([list(each.embeddings), *each.spans.T, each.weights] for each in passages)
+        columns["text"] = texts
+        columns |= zip(PASSAGE_COLUMNS, zip(*of_documents, strict=True), strict=True)
+    table = pa.table(columns).replace_schema_metadata({STUDENT: student})
+    parquet.write_table(table, file, row_group_size=ROWS)
 
 
 class EmbeddingsFile:
@@ -113,15 +103,16 @@ class EmbeddingsFile:
 
     def document(self, row: int) -> dict[str, Any]:
         """Read the columns of one document, vectors as arrays, and the row group that holds it."""
-        group = 0
-        sizes = self._file.metadata.row_group
-        while sizes(group).num_rows <= row:
-            row -= sizes(group).num_rows
-            group += 1
+        metadata = self._file.metadata
+        sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        starts = np.cumsum([0, *sizes])
+        group = int(np.searchsorted(starts, row, side="right")) - 1
         wanted = ["id", "embedding"]
         if self.has_passages:
             wanted += ["text", *PASSAGE_COLUMNS]
-        (fields,) = self._file.read_row_group(group, wanted).slice(row, 1).to_pylist()
+        (fields,) = (
+            self._file.read_row_group(group, wanted).slice(row - starts[group], 1).to_pylist()
+        )
         for name in {"embedding", "passage"} & fields.keys():
             fields[name] = np.array(fields[name], dtype=np.float32)
         return fields

@@ -18,10 +18,10 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
 import torch
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCardData
 from safetensors.torch import save
 from torch import Tensor
 
@@ -30,6 +30,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import write_bytes, write_text
 from docemb_lib.base.integrity import CARD, sealed, warn_once
 from docemb_lib.base.pretrained import PACKAGED, resolve
+from docemb_lib.student.encoder import MEANS, Encoder, Pooling
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GENERAL,
@@ -44,12 +45,8 @@ from docemb_lib.student.loading import (
 )
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
     from docemb_lib.student.lexical_module import LexicalHalf
 
-Pooling = Literal["mean", "lead", "first", "cls"]
-MEANS = ("mean", "lead")
 # The modules of sentence-transformers folders, as regular expressions.
 STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
@@ -72,44 +69,31 @@ GLOBAL_ATTENTION = {
 }
 
 
-class Writable(Protocol):
-    """What a folder is written from; `Student` is one."""
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerFast
-
-    trained_on: str | None
-    prompt: str
-
-    @property
-    def pooling(self) -> Pooling: ...
-
-    @property
-    def lexical(self) -> LexicalHalf | None: ...
-
-    @property
-    def max_tokens(self) -> int: ...
-
-
-def write_folder(student: Writable, folder: Path, card: str | None) -> None:
-    """Write model, tokenizer and card (None: a plain one) into `folder`, and keep other files."""
+def write_folder(
+    student: Encoder,
+    lexical: LexicalHalf | None,
+    folder: Path,
+    card: str | None,
+    trained_on: str | None,
+) -> None:
+    """Write both halves, tokenizer and card (None: a plain one), and keep other files."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_model(student, folder)
     remove_limits(student.tokenizer)
     files = [folder / WEIGHTS, folder / "config.json"]
     files += map(Path, student.tokenizer.save_pretrained(folder))
 
-    runs_code = student.pooling == "lead" or student.lexical is not None
+    runs_code = student.pooling == "lead" or lexical is not None
     first = f"{STOCK}.Transformer"
     if runs_code:
         kind = "WeightedTransformer" if student.pooling == "lead" else "TextTransformer"
         first = f"{MODULE}.{kind}"
         files.append(shutil.copyfile(Path(__file__).with_name(CODE), folder / CODE))
     folders = {first: "", f"{STOCK}.Pooling": POOLING}  # of each module
-    if student.lexical is not None:  # it reads the texts that the first module hands on
+    if lexical is not None:  # it reads the texts that the first module hands on
         folders[f"{MODULE}.LexicalHalf"] = FOLDER
         (folder / FOLDER).mkdir(exist_ok=True)
-        student.lexical.save(str(folder / FOLDER))
+        lexical.save(str(folder / FOLDER))
         files += (folder / FOLDER).iterdir()
     modules: list[dict[str, object]] = []
     for place, (kind, path) in enumerate(folders.items()):
@@ -141,15 +125,15 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
 
     if card is None:
         card = student_card(student)
-        if student.lexical is not None:
-            card = with_lexical_half(card, student, "a collection")
+        if lexical is not None:
+            card = with_lexical_half(card, lexical, "a collection")
     write_text(folder / CARD, card.replace(*WITH_CODE) if runs_code else card)
     names = [file.relative_to(folder) for file in files if file.is_file()]
-    known = {"trained_on": student.trained_on}
+    known = {"trained_on": trained_on}
     write_text(folder / STUDENT, sealed(folder, known, STUDENT, names))
 
 
-def _write_model(student: Writable, folder: Path) -> None:
+def _write_model(student: Encoder, folder: Path) -> None:
     """Write the weights and the configuration as a stock class of transformers reads them."""
     model = student.model
     weights: dict[str, Tensor] = {}
@@ -246,8 +230,6 @@ embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')
 LEXICAL = "## Lexical half"
 SCORES = "## Scores"
-NAME = "A docemb student"  # the heading of a card, and the model of its results
-RANKING = ("map", "mrr")  # metrics of retrieval; others are those of classification
 BY_HAND = " The weight of the lexical half was chosen by hand."
 LEXICAL_SENTENCE = (
     "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word "
@@ -259,7 +241,7 @@ LEXICAL_SENTENCE = (
 
 
 def student_card(
-    student: Writable,
+    student: Encoder,
     encoder: str | None = None,
     datasets: Sequence[str] = (),
     **facts: object,
@@ -282,7 +264,7 @@ def student_card(
     about["embedding"] = POOLINGS[student.pooling]
     rows = [f"| `{name}` | {value} |" for name, value in about.items()]
     table = "\n".join([f"Made with docemb {__version__}.", "", "| | |", "|---|---|", *rows])
-    return f"---\n{front.to_yaml()}\n---\n\n# {NAME}\n\n{USAGE}\n\n{table}\n"
+    return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
 
 
 def _hub_id(encoder: str | None) -> str | None:
@@ -292,21 +274,17 @@ def _hub_id(encoder: str | None) -> str | None:
     return f"sentence-transformers/{Path(encoder).name}" if encoder in PACKAGED else encoder
 
 
-def with_lexical_half(card: str, student: Writable, documents: str) -> str:
+def with_lexical_half(card: str, half: LexicalHalf | None, documents: str) -> str:
     """Add to a card what the lexical half was fitted on, as in "300 documents of reports".
 
     What the card says of an earlier half, and the scores of the student before, are left out.
     """
-    half = student.lexical
     assert half is not None  # of an adapted student
     dim = half.vectors.shape[1]
     sentence = LEXICAL_SENTENCE.format(dim=dim, width=half.dim, documents=documents)
     if half.weight_given:
         sentence += BY_HAND
-    kept = _before(card, LEXICAL, SCORES)
-    kept.data["eval_results"] = None
-    kept.data["model_name"] = None
-    return f"{kept}\n\n{LEXICAL}\n\n{sentence}\n"
+    return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
 def saved_training(path_or_id: str) -> str | None:
@@ -345,31 +323,17 @@ def saved_card(path_or_id: str) -> str:
 def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float | None]]) -> None:
     """Write a table of scores at the end of a saved student's card, in one atomic step.
 
-    The scores are in the front matter, too, where the hub reads them. They replace earlier ones.
-    rows: (task, metric, value, spread); the spread is None, and left out, where there is a single
-    measurement.
+    They replace earlier ones. rows: (task, metric, value, spread); the spread is None, and left
+    out, where there is a single measurement.
     """
     lines = ["| task | metric | score |", "|---|---|---|"]
-    results = []
     for task, metric, value, spread in rows:
         deviation = "" if spread is None else f" ± {spread:.4f}"
         lines.append(f"| {task} | {metric} | {value:.4f}{deviation} |")
-        kind = "text-retrieval" if metric in RANKING else "text-classification"
-        result = EvalResult(
-            task_type=kind,
-            dataset_type=task,
-            dataset_name=task,
-            metric_type=metric,
-            metric_value=round(value, 4),
-        )
-        results.append(result)
-    card = _before(saved_card(str(folder)), SCORES)
-    card.data["model_name"] = NAME
-    card.data["eval_results"] = results
-    write_text(Path(folder) / CARD, "\n".join([str(card), "", SCORES, "", *lines, ""]))
+    before = _before(saved_card(str(folder)), SCORES)
+    write_text(Path(folder) / CARD, "\n".join([before, "", SCORES, "", *lines, ""]))
 
 
-def _before(card: str, *headings: str) -> ModelCard:
+def _before(card: str, *headings: str) -> str:
     """Return the card up to the first of these headings."""
-    text = re.split(f"^({'|'.join(headings)})$", card, flags=re.MULTILINE)[0]
-    return ModelCard(text.rstrip(), ignore_metadata_errors=True)
+    return re.split(f"^({'|'.join(headings)})$", card, flags=re.MULTILINE)[0].rstrip()

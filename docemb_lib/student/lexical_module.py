@@ -6,7 +6,6 @@ sentence-transformers (release 6 or later) loads it with `trust_remote_code=True
 N: documents; D: width of the dense half; L: width of the lexical half.
 """
 
-import hashlib
 import json
 import os
 import unicodedata
@@ -161,13 +160,7 @@ class LexicalHalf(nn.Module):
         """
         path = Path(folder)
         _replace(path / WORDS, json.dumps(self.vocabulary).encode())
-        config = {
-            "dim": self.dim,
-            # The checksum of this file, with which docemb compares the copy in a folder.
-            "code": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
-            "leads": self.leads,
-            "weight_given": self.weight_given,
-        }
+        config = {"leads": self.leads, "weight_given": self.weight_given}
         _replace(path / CONFIG, json.dumps(config).encode())
         tensors = {"vectors": torch.from_numpy(self.vectors).half()}
         for name, tensor in self.state_dict().items():

@@ -1,7 +1,6 @@
-"""The student: a long encoder over packed documents, and a mean of its last hidden states.
+"""The student: an encoder over packed documents, perhaps with a lexical half beside it.
 
-Section 4.3 of the thesis describes it. B: documents of a batch; T: tokens of all of them; D: width
-of the dense embedding; N: documents that are embedded.
+D: width of the dense embedding; N: documents that are embedded.
 """
 
 from __future__ import annotations
@@ -14,52 +13,37 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from docemb_lib.base import tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
-from docemb_lib.packed.forward import hidden_states
-from docemb_lib.packed.packing import PackedBatch
-from docemb_lib.packed.stock import padded_length, stock_hidden_states
 from docemb_lib.student import export, lexical, loading
 from docemb_lib.student.embedding import (
     CHUNK,
+    Compute,
     Devices,
-    Encoder,
     Tokens,
     checked,
     embed_texts,
     write_npy,
 )
+from docemb_lib.student.encoder import Encoder, Pooling
 from docemb_lib.student.explanation import explained, parts_of
-from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.passages import (
-    Embedded,
-    Mean,
-    PassageEncoder,
-    means,
-    passages_of,
+    Passages,
+    check_passages,
+    outline,
+    passage_means,
+    rows_with_passages,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
-    from tokenizers import Encoding
-    from transformers import (
-        PretrainedConfig,
-        PreTrainedModel,
-        PreTrainedTokenizerFast,
-    )
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from docemb_lib.student.lexical_module import LexicalHalf
 
 logger = logging.getLogger(__name__)
-
-# Poolings of each encoder with a packed forward, then of those without.
-PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
-KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
-
-
 TOKENS_OF_A_CHARACTER = 4  # at most, where a tokenizer splits its bytes
 
 
@@ -70,15 +54,19 @@ class Encoded(NamedTuple):
     truncated: int
 
 
-class Student(Mean):
+class Embedded(NamedTuple):
+    """N documents: their embeddings, float32 (N, width), and the passages of each, if asked for."""
+
+    embeddings: np.ndarray
+    passages: list[Passages]
+
+
+class Student(Encoder):
     """Documents in, one embedding each, with the weights of a stock transformers model.
 
-    Without global attention, a Longformer computes what `transformers.LongformerModel` computes on
-    each document alone, and nothing for padding; its unused projections for global attention are
-    frozen. With global attention, and for a ModernBERT, the stock forward runs on padded
-    documents. A short encoder converted with at most its own limit as `max_tokens`, and an
-    `attention_window` of twice as many, computes what it did before; with pooling "first" it gives
-    the state of BERT's [CLS].
+    See `Encoder` for what it computes. A short encoder converted with at most its own limit as
+    `max_tokens`, and an `attention_window` of twice as many, computes what it did before; with
+    pooling "first" it gives the state of BERT's [CLS].
 
     Args:
         model: a Longformer or a ModernBERT.
@@ -108,20 +96,9 @@ class Student(Mean):
         trained_on: str | None = None,
         prompt: str = "",
     ) -> None:
-        super().__init__()
-        self.model = model
-        self.tokenizer = tokenizer
-        self.pooling = pooling
-        self.prompt = prompt
+        super().__init__(model, tokenizer, pooling=pooling, prompt=prompt)
         self.lexical = lexical
         self.trained_on = trained_on
-        # Recompute activations in the backward pass: less memory, a third more time.
-        self.checkpointing = False
-        # torch.compile between the attentions: for GPUs, takes half a minute to prepare.
-        self.compiled = False
-        for name, parameter in model.named_parameters():
-            if self.packed and "_global." in name:
-                parameter.requires_grad_(False)
 
     @classmethod
     def from_encoder(
@@ -166,18 +143,11 @@ class Student(Mean):
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         loading.check_tokens(str(folder_or_id), model, tokenizer)
-        half = lexical.saved_lexical_half(source)
-        if half is not None and len(half.dense_mean) != model.config.hidden_size:
-            problem = f"its dense half is {len(half.dense_mean)} wide"
-            raise InputError(
-                f"{folder_or_id}: {lexical.FOLDER}: {problem}, and the encoder is "
-                f"{model.config.hidden_size} wide; give files that belong together"
-            )
         return cls(
             model,
             tokenizer,
             pooling=pooling,
-            lexical=half,
+            lexical=lexical.saved_lexical_half(source, model.config.hidden_size),
             trained_on=export.saved_training(source),
             prompt=export.default_prompt(str(folder_or_id)),
         ).eval()
@@ -188,54 +158,30 @@ class Student(Mean):
         card: its README with front matter; None writes a plain one. words: False leaves the
         lexical half out, so that the folder holds no code unless `pooling` is "lead".
         """
-        export.write_folder(self if words else self.dense_half(), Path(folder), card)
+        half = self.lexical if words else None
+        export.write_folder(self, half, Path(folder), card, self.trained_on)
 
     def adapt(
         self,
         texts: Sequence[str],
         *,
         dim: int | None = None,
-        words: int = 50_000,
         weight: float | None = None,
-        bf16: bool | None = None,
-        devices: Devices = None,
         embed: Callable[[list[str]], np.ndarray] | None = None,
     ) -> None:
         """Fit a lexical half on a collection; `embed` appends it from now on, and it is saved.
 
-        The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D +
-        dim). dim: None is the width of the student's half, if it has one; bf16, devices: of
-        `embed`, which gives the dense half of some texts unless another function is given. See
-        `lexical.fit_lexical_half` for the other arguments and for the causes of
-        InputError, after which the student is unchanged.
+        The weights of the encoder stay as they are. `Student.embed` then gives [dense; lexical],
+        (N, D + dim). dim: None is the width of the student's half, if it has one; embed: gives the
+        dense half of some texts (None: the student's own method). See `lexical.fit_lexical_half`
+        for the weight and for the causes of InputError, after which the student is unchanged.
         """
         checked(texts)
         if dim is None and self.lexical is not None:
             dim = self.lexical.vectors.shape[1]
-        # Documents evenly spaced in the collection give the dense half's mean and map.
-        count = min(adapted_on(self.dim), len(texts))
-        rows = np.unique(np.linspace(0, len(texts) - 1, count).astype(int)).tolist()
-        sample = [texts[row] for row in rows]
-        if embed is None:
-            dense_half = self.dense_half()
-            embed = partial(dense_half.embed, bf16=bf16, devices=devices, desc="adapting")
-        options = {"dim": dim, "words": words, "weight": weight, "rows": rows}
-        self.lexical = lexical.fit_lexical_half(partial(embed, sample), texts, **options)
-
-    @property
-    def pooling(self) -> Pooling:
-        """How the states of the tokens become one embedding. Raises InputError for another way."""
-        return self._pooling
-
-    @pooling.setter
-    def pooling(self, pooling: Pooling) -> None:
-        model_type = self.model.config.model_type
-        if (model_type, pooling) not in KINDS:
-            known = ", ".join(f"{pooling} of a {encoder}" for encoder, pooling in KINDS)
-            given = f"a student cannot pool by {pooling} of a {model_type}"
-            raise InputError(f"pooling: {given}; it takes the {known}")
-        self._pooling = pooling
-        self.packed = (model_type, pooling) in PACKED
+        embed = embed or partial(self.dense_half().embed, desc="adapting")
+        count = adapted_on(self.dim)
+        self.lexical = lexical.fit_lexical_half(embed, texts, dim=dim, weight=weight, count=count)
 
     def dense_half(self) -> Student:
         """Return the student without its lexical half; both share the encoder."""
@@ -251,75 +197,9 @@ class Student(Mean):
         return dense.train(self.training)
 
     @property
-    def config(self) -> PretrainedConfig:
-        return self.model.config
-
-    @property
-    def dim(self) -> int:
-        """D, of the dense half."""
-        return int(self.config.hidden_size)
-
-    @property
     def width(self) -> int:
         """The width of the rows that `embed` returns, D or that of both halves."""
         return self.dim if self.lexical is None else self.lexical.dim
-
-    @property
-    def max_tokens(self) -> int:
-        """The limit of a document, special tokens included."""
-        return int(self.tokenizer.model_max_length)
-
-    def padded(self, length: int) -> int:
-        """Return the tokens that the forward pass computes for a document of `length` tokens."""
-        return length if self.packed else padded_length(self.config, length)
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
-
-    def compile_if_possible(self, run: Callable[[], object]) -> None:
-        """Compile the packed forward, unless that fails in `run`, a first pass.
-
-        torch.compile needs Triton and a C compiler, and fails only when it is first used.
-        """
-        self.compiled = True
-        try:
-            run()
-        except Exception as error:  # compilers fail in many ways
-            self.compiled = False
-            reason = str(error).strip().split("\n")[0]
-            logger.warning("torch.compile fails and is not used: %s", reason)
-
-    def forward(self, batch: PackedBatch) -> Tensor:
-        """Compute the embeddings of B packed documents, pooled over their tokens, (B, D)."""
-        states, totals = self.weighted_states(batch)
-        if self.pooling not in MEANS:
-            return states[batch.first]
-        return means(states, totals, batch)
-
-    def weighted_states(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        """Compute the states that pooling averages, (T, D), and their sums of weights, (B,)."""
-        hidden = self.hidden(batch)  # (T, D)
-        hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        if self.pooling == "lead":
-            return _lead_weighted(hidden, batch)
-        return hidden, batch.lengths
-
-    def hidden(self, batch: PackedBatch) -> Tensor:
-        """Compute the last hidden states of a batch of T tokens, (T, D).
-
-        Raises InputError for a document beyond `max_tokens`.
-        """
-        longest = max(batch.sizes)
-        if longest > self.max_tokens:
-            limit = f"the student reads {self.max_tokens}"
-            raise InputError(
-                f"batch: a document has {longest} tokens, and {limit}; cut the document"
-            )
-        if self.packed:
-            return hidden_states(self.model, batch, self.checkpointing, self.compiled)
-        is_global = self.pooling == "cls"
-        return stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def count_longer(self, texts: Iterable[str]) -> int:
         """How many texts have more than `max_tokens` tokens, of which `embed` reads the first."""
@@ -330,17 +210,9 @@ class Student(Mean):
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text after the prompt, cut at `max_tokens`."""
-        encodings = self._encodings(texts)
+        encodings = self.encodings(texts)
         truncated = sum(bool(encoding.overflowing) for encoding in encodings)
         return Encoded([encoding.ids for encoding in encodings], truncated)
-
-    def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
-        loading.remove_limits(self.tokenizer)  # set below, or by stock libraries
-        tokenizer = self.tokenizer.backend_tokenizer
-        prompted = [self.prompt + text for text in texts]
-        beginnings = tokenizing.heads(tokenizer, prompted, self.max_tokens)
-        tokenizer.enable_truncation(self.max_tokens)
-        return tokenizer.encode_batch(beginnings)
 
     def embed(
         self,
@@ -390,18 +262,23 @@ class Student(Mean):
         Raises InputError also for passages of a student that does not average its states.
         """
         texts = checked(texts)
-        encoder: Encoder = self.dense_half()
+        compute: Compute = Encoder.__call__
         if passages is not None:
-            self._check_mean()
-            encoder = PassageEncoder(self.dense_half(), passages)
-        truncated = []
+            check_passages(self, passages)
+            compute = partial(rows_with_passages, size=passages)
+        truncated: list[bool] = []
+        outlines: list[tuple[np.ndarray, np.ndarray]] = []
 
         def tokenize(chunk: list[str]) -> Tokens:
-            encoded = self.tokenize(chunk)
-            truncated.append(encoded.truncated)
-            return encoded.sequences
+            encodings = self.encodings(chunk)
+            truncated.extend(bool(encoding.overflowing) for encoding in encodings)
+            if passages is not None:
+                outlines.extend(outline(encoding, self, passages) for encoding in encodings)
+            return [encoding.ids for encoding in encodings]
 
-        rows = embed_texts(encoder, texts, tokenize, bf16=bf16, devices=devices, desc=desc)
+        rows = embed_texts(
+            self, texts, tokenize, devices=devices, bf16=bf16, desc=desc, compute=compute
+        )
         if any(truncated):
             message = "%d of %d documents are cut at %d tokens"
             logger.warning(message, sum(truncated), len(texts), self.max_tokens)
@@ -417,14 +294,10 @@ class Student(Mean):
         if not np.isfinite(result).all():
             problem = "an embedding is not finite: the student's weights are damaged"
             raise InputError(f"{problem}; restore them")
-        if passages is None:
-            return Embedded(result, [])
-        leads = _first_tokens() if self.pooling == "lead" else ()
-        cut = partial(passages_of, leads=leads, prompt=len(self.prompt), half=half)
         of_documents = []
-        for text, row in zip(texts, rows, strict=True):
-            (encoding,) = self._encodings([text])
-            of_documents.append(cut(encoding, row, self.dim, passages))
+        for row, (spans, weights) in zip(rows, outlines, strict=False):
+            of_passages = passage_means(row.reshape(-1, self.dim), weights, half)
+            of_documents.append(Passages(spans, weights, of_passages))
         return Embedded(result, of_documents)
 
     def explain(
@@ -444,30 +317,6 @@ class Student(Mean):
             for text, of_text in zip(texts, of_texts, strict=True)
         ]
         return explained(*parts)
-
-    def _check_mean(self) -> None:
-        if self.pooling not in MEANS:
-            problem = f"pooling {self.pooling!r} is the state of one token and no mean over tokens"
-            mend = f"give a student with pooling {', '.join(MEANS[:-1])} or {MEANS[-1]}"
-            raise InputError(f"{problem}, so that no passage has a part in an embedding; {mend}")
-
-
-def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-    """Weigh states (T, D) by their place; return them and each document's sum of weights, (B,)."""
-    place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]  # (T,)
-    weights = torch.ones_like(place)
-    totals = batch.lengths
-    for first, more in _first_tokens():
-        weights = weights + more * (place < first)
-        totals = totals + more * batch.lengths.clamp(max=first)
-    return hidden * weights[:, None], totals
-
-
-def _first_tokens() -> tuple[tuple[int, int], ...]:
-    # Imported here, because it imports sentence-transformers.
-    from docemb_lib.student.lexical_module import FIRST_TOKENS
-
-    return FIRST_TOKENS
 
 
 def adapted_on(dim: int) -> int:

@@ -59,11 +59,8 @@ ModelKey = tuple[Path, str, tuple[tuple[str, Option], ...]]
 class Fitted:
     """Facts about a training, stored beside the model."""
 
-    documents: int
-    long_documents: int  # documents of more than 10,000 words, trained in pieces
     texts: str  # fingerprint of the documents, independent of the preprocessing
     min_count: int  # "10%" resolved
-    vocabulary: int  # words kept
     weights: str  # fingerprint of vocabulary and weights
 
 
@@ -156,12 +153,9 @@ class ParagraphVector:
         content = json.dumps([asdict(self), words.texts, STATE])
         key = hash_of(content)[:16]
         least = words.occurrences(self.min_count)
-        vocabulary, weights = train(
-            words.file, folder, key, self.gensim_options(least), label=self.label
-        )
-        fitted = Fitted(
-            words.documents, words.long_documents, words.texts, least, vocabulary, weights
-        )
+        options = self.gensim_options(least)
+        weights = train(words.file, folder, key, options, label=self.label)
+        fitted = Fitted(words.texts, least, weights)
         description = {"parameters": asdict(self), "fitted": asdict(fitted)}
         # The description is written last: a folder that has one is whole.
         write_text(folder / DESCRIPTION, json.dumps(description, indent=2) + "\n")
@@ -233,12 +227,10 @@ class Compound:
 
 
 # Training with gensim, and inference, which is run in worker processes.
-def train(
-    corpus_file: Path, folder: Path, key: str, options: Options, *, label: str = ""
-) -> tuple[int, str]:
-    """Train a Doc2Vec on a file's lines and save it to `folder`.
+def train(corpus_file: Path, folder: Path, key: str, options: Options, *, label: str = "") -> str:
+    """Train a Doc2Vec on a file's lines, save it to `folder` and return a fingerprint.
 
-    Returns the number of kept words and a fingerprint. After each epoch the whole state replaces
+    After each epoch the whole state replaces
     the one before in `folder`; training continues from a state with the same `key`. The learning
     rate falls linearly as in a single call of gensim's `train`, up to rounding.
 
@@ -270,10 +262,9 @@ def train(
     else:
         corpus = {"corpus_file": str(corpus_file)}
         examples = -(-model.corpus_count // model.workers)
-    start = model.alpha
-    end = model.min_alpha
+    schedule = {name: getattr(model, name) for name in ("alpha", "min_alpha", "epochs")}
     epochs = model.epochs
-    rates = np.linspace(start, end, epochs + 1)
+    rates = np.linspace(model.alpha, model.min_alpha, epochs + 1)
     for epoch in progress(range(done, epochs), desc=f"Training {label}", unit="epochs"):
         model.train(
             **corpus,
@@ -283,16 +274,13 @@ def train(
             start_alpha=rates[epoch],
             end_alpha=rates[epoch + 1],
         )
-        # `train` has changed them, and inference needs them.
-        model.alpha = start
-        model.min_alpha = end
-        model.epochs = epochs
+        vars(model).update(schedule)  # `train` has changed it, and inference needs it
         _save_state(model, folder / f"state-{key}-{epoch + 1}")
     return _save_model(model, folder)
 
 
-def _save_model(model: Doc2Vec, folder: Path) -> tuple[int, str]:
-    """Save what inference needs. Returns the number of kept words and a fingerprint.
+def _save_model(model: Doc2Vec, folder: Path) -> str:
+    """Save what inference needs, and return a fingerprint.
 
     Embeddings are always inferred, so the vectors of the training documents, most of the state, are
     not kept.
@@ -314,7 +302,7 @@ def _save_model(model: Doc2Vec, folder: Path) -> tuple[int, str]:
     digest = hashlib.sha256(words.encode())
     for name in ("vectors", "weights", "noise"):
         digest.update(np.ascontiguousarray(arrays[name]).data)
-    return len(wv), digest.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 def remove_states(folder: Path, *, but: Path | None = None) -> None:

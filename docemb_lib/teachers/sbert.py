@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 logger = logging.getLogger(__name__)
+BATCH_TOKENS = 2048  # of a forward pass, padding included
 
 
 class SBERT:
@@ -40,7 +41,6 @@ class SBERT:
         long: a document beyond the context is truncated, or cut into chunks of that size, whose
             embeddings are averaged with their tokens (special ones included) as weights. The
             model's default prompt, such as "passage: ", begins every chunk.
-        batch_tokens: tokens per forward pass, padding included.
         bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
 
@@ -55,13 +55,11 @@ class SBERT:
         *,
         max_tokens: int | None = None,
         long: Long = "truncate",
-        batch_tokens: int = 2048,
         bf16: bool | None = None,
         device: str | None = None,
     ) -> None:
         self.model = model
         self.long = long
-        self.batch_tokens = batch_tokens
         self.device = device
         self.bf16 = uses_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
         self._wanted_tokens = max_tokens
@@ -155,7 +153,7 @@ class SBERT:
         self, chunks: list[list[int]], *, show_bar: bool
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Yield the indices and the embeddings of chunks of about equal length, longest first."""
-        batches = _batches([len(ids) for ids in chunks], self.batch_tokens)
+        batches = _batches([len(ids) for ids in chunks], BATCH_TOKENS)
         parts = ([chunks[index] for index in batch] for batch in batches)
         with side_by_side(len(batches) if self._is_packed else 1) as run:
             results: Iterable[np.ndarray] = run(self._embed_batch, parts)

@@ -98,10 +98,7 @@ class Words:
     folder: Path
     preprocess: Preprocessing
     documents: int
-    lines: int
     words: int
-    types: int  # different words
-    long_documents: int  # texts of more than `MAX_WORDS` words
     texts: str  # fingerprint of the raw texts in their order, independent of the preprocessing
 
     @classmethod
@@ -146,7 +143,7 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
     folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
     digest = hashlib.sha256()
-    documents = lines = long_documents = 0
+    documents = 0
     # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no
     # white space, so gensim splits a line into the same words again.
     with (folder / LINES).open("w", encoding="utf-8", errors="replace", newline="\n") as file:
@@ -155,11 +152,8 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             digest.update(len(raw).to_bytes(8) + raw)
             words = preprocess(text, how)
             counts.update(words)
-            parts = list(batched(words, MAX_WORDS))
-            file.writelines(" ".join(part) + "\n" for part in parts)
+            file.writelines(" ".join(part) + "\n" for part in batched(words, MAX_WORDS))
             documents += 1
-            lines += len(parts)
-            long_documents += len(parts) > 1
     if not counts:
         raise InputError(
             f"corpus: the {documents} documents hold no word to train on; add documents with words"
@@ -168,10 +162,7 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
     content = {
         "preprocess": how,
         "documents": documents,
-        "lines": lines,
         "words": counts.total(),
-        "types": len(counts),
-        "long_documents": long_documents,
         "texts": digest.hexdigest()[:16],
     }
     (folder / SUMMARY).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -2,16 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from functools import partial
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.linalg import solve_triangular
 from torch.nn import functional as F
 
 from docemb_lib.losses import Objective, ObjectiveOutput, PairObjective
-from docemb_lib.training.batches import Cut, Documents
+from docemb_lib.losses.contextual import whitening
+from docemb_lib.training.batches import Autocast, Cut, Documents
 
 STATE = "monitor.pt"  # in a checkpoint
 COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
@@ -26,48 +26,44 @@ COLLAPSED = 1 / 20
 
 
 class Means:
-    """Means over documents of a loss, its parts and the norm of embeddings, and their spread.
+    """Means over documents of a loss, its parts and the norm of embeddings, and their spread."""
 
-    The sums stay on the device. `parts` are the names of the loss' parts; `dim` is D.
-    """
-
-    def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
-        self.parts = parts
-        self.names = ("loss", *parts, "norm")
-        # The number of documents, then a sum for each name.
-        self.sums = torch.zeros(1 + len(self.names), dtype=torch.float64, device=device)
-        # The sum of the embeddings' unit vectors.
-        self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
+    def __init__(self) -> None:
+        # By name, on the device: of losses and norms, of the documents' number, and of the unit
+        # vectors of their embeddings, `directions`.
+        self.sums: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def add(self, output: ObjectiveOutput) -> None:
         """Add B documents."""
         embeddings = output.embeddings.double()  # (B, D)
         B = len(embeddings)
-        losses = [output.loss, *(output.parts[name] for name in self.parts)]
-        means = torch.stack(losses).double()
-        norms = embeddings.norm(dim=1).sum()
-        self.sums += torch.cat([means.new_full((1,), B), means * B, norms[None]])
-        self.directions += F.normalize(embeddings, dim=1).sum(0)
+        added = {name: mean.double() * B for name, mean in output.parts.items()}
+        added["loss"] = output.loss.double() * B
+        added["norm"] = embeddings.norm(dim=1).sum()
+        added["documents"] = embeddings.new_tensor(B)
+        added["directions"] = F.normalize(embeddings, dim=1).sum(0)
+        for name, sum_of_batch in added.items():
+            self.sums[name] = self.sums.get(name, 0) + sum_of_batch
 
     def values(self) -> dict[str, float]:
         """Means over the documents, by name, and `spread`.
 
         `spread` is the mean cosine distance between two embeddings.
         """
-        n, *totals = self.sums.tolist()
-        means = {name: total / max(n, 1) for name, total in zip(self.names, totals, strict=True)}
+        sums = dict(self.sums)
+        n = sums.pop("documents").item()
         # |sum of unit vectors|^2 holds the cosine of each pair twice, and n ones.
-        square = self.directions.square().sum().item()
+        square = sums.pop("directions").square().sum().item()
         spread = 1 - (square - n) / (n * (n - 1)) if n > 1 else 0.0
-        return {**means, "spread": spread}
+        return {**{name: total.item() / n for name, total in sums.items()}, "spread": spread}
 
 
-class Monitor:
-    """The rows of a training's history: means, see `Means`, and speed since the row before."""
+class Monitor(Means):
+    """The rows of a training's history: means, and speed since the row before."""
 
-    def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
-        self.means = Means(parts, dim=dim, device=device)
+    def __init__(self) -> None:
+        super().__init__()
         self.start_clock()
 
     def start_clock(self) -> None:
@@ -75,32 +71,27 @@ class Monitor:
         self.documents = 0
         self.tokens = 0
 
-    def add(self, output: ObjectiveOutput, *, tokens: int) -> None:
+    def add_pass(self, output: ObjectiveOutput, *, tokens: int) -> None:
         """Add what was computed from so many tokens."""
         self.tokens += tokens
         self.documents += len(output.embeddings)
-        self.means.add(output)
+        self.add(output)
 
     def row(self) -> dict[str, float]:
         """The next row."""
-        row = self.means.values()  # waits for the device
+        row = self.values()  # waits for the device
         seconds = max(time.perf_counter() - self.started, 1e-9)
         row["documents_per_second"] = self.documents / seconds
         row["tokens_per_second"] = self.tokens / seconds
-        self.means.sums.zero_()
-        self.means.directions.zero_()
+        self.sums.clear()
         self.start_clock()
         return row
 
     def save(self, checkpoint: Path) -> None:
-        state = {"sums": self.means.sums, "directions": self.means.directions}
-        torch.save(state, checkpoint / STATE)
+        torch.save(self.sums, checkpoint / STATE)
 
-    def load(self, checkpoint: Path) -> None:
-        device = self.means.sums.device
-        state = torch.load(checkpoint / STATE, map_location=device, weights_only=True)
-        self.means.sums = state["sums"]
-        self.means.directions = state["directions"]
+    def load(self, checkpoint: Path, device: torch.device) -> None:
+        self.sums = torch.load(checkpoint / STATE, map_location=device, weights_only=True)
 
 
 def has_collapsed(spread: float, before: float) -> bool:
@@ -112,12 +103,10 @@ def has_collapsed(spread: float, before: float) -> bool:
     return spread < COLLAPSED * before
 
 
-def canonical_correlation(
-    student: Tensor, teacher: Tensor, *, components: int = COMPONENTS, ridge: float = RIDGE
-) -> float:
-    """Mean correlation of the first `components` pairs of canonical variates of two views.
+def canonical_correlation(student: Tensor, teacher: Tensor) -> float:
+    """Mean correlation of the first `COMPONENTS` pairs of canonical variates of two views.
 
-    The views are (N, P) and (N, Q). Regularised CCA (Vinod, 1976): `ridge` times the mean variance
+    The views are (N, P) and (N, Q). Regularised CCA (Vinod, 1976): `RIDGE` times the mean variance
     of a view's features is added to the variance of each, so directions of hardly any variance
     count as uncorrelated.
 
@@ -128,53 +117,35 @@ def canonical_correlation(
     half as the variates. The result is NaN for a view that is constant or not finite.
     """
     views = (student.double(), teacher.double())
-    if not all(X.isfinite().all() for X in views):
-        return float("nan")
     # Fitted on the even documents, then on the odd ones.
-    halves = [_held_out_correlation(views, start, components, ridge) for start in (0, 1)]
-    return sum(halves) / 2
+    return sum(_held_out_correlation(views, start) for start in (0, 1)) / 2
 
 
-def _reduced(fitted: Tensor, rest: Tensor, documents: int) -> tuple[Tensor, Tensor]:
-    """Both halves of a view on the first principal components of `fitted`, if it is too wide."""
-    if fitted.shape[1] <= documents // PER_FEATURE:
-        return fitted, rest
-    _, _, Vh = torch.linalg.svd(fitted - fitted.mean(dim=0), full_matrices=False)
-    V = Vh[: documents // PER_COMPONENT].T  # (P, K)
-    return fitted @ V, rest @ V
-
-
-def _held_out_correlation(
-    views: Sequence[Tensor], start: int, components: int, ridge: float
-) -> float:
+def _held_out_correlation(views: Sequence[Tensor], start: int) -> float:
     """Return the mean correlation on one half of the documents along directions of the other.
 
     start: the first of the documents on which the directions are fitted, 0 or 1.
     """
-    fitted = []  # of each view, in coordinates in which S + R is the identity
-    rest = []  # the held-out half, in the same coordinates
-    bases = []  # L and the ridge r of each view: S + R = S + r I = L L^T
+    fitted = []  # of each view, (n, P), with a mean variance of 1
+    rest = []  # the held-out half
     for X in views:
-        half, other = _reduced(X[start::2], X[1 - start :: 2], len(X))
-        half = half - half.mean(dim=0)
-        other = other - other.mean(dim=0)
-        S = half.T @ half / (len(half) - 1)
-        variance = S.diagonal().mean()
-        if not 0 < variance < torch.inf:
+        half, other = (part - part.mean(dim=0) for part in (X[start::2], X[1 - start :: 2]))
+        if half.shape[1] > len(X) // PER_FEATURE and half.isfinite().all():
+            V = torch.linalg.svd(half, full_matrices=False)[2][: len(X) // PER_COMPONENT].T
+            half = half @ V
+            other = other @ V
+        scale = half.var(dim=0).mean().sqrt()
+        if not 0 < scale < torch.inf:
             return float("nan")
-        r = ridge * variance
-        L = torch.linalg.cholesky(S + r * torch.eye(len(S)).to(S))
-        bases.append((L, r))
-        fitted.append(solve_triangular(L, half.T, upper=False))  # (P, n)
-        rest.append(solve_triangular(L, other.T, upper=False))
-    # The singular vectors of L1^{-1} S12 L2^{-T} are the directions in these coordinates.
-    left, _, right = torch.linalg.svd(fitted[0] @ fitted[1].T, full_matrices=False)
+        fitted.append(half / scale)
+        rest.append(other / scale)
+    W1, W2 = (whitening(half, RIDGE) for half in fitted)
+    left, _, right = torch.linalg.svd((fitted[0] @ W1).T @ (fitted[1] @ W2), full_matrices=False)
     variates = []
-    for (L, r), Z, u in zip(bases, rest, (left, right.T), strict=True):
-        u = u[:, :components]  # (P, k)
-        p = solve_triangular(L.T, u, upper=True)  # the directions of features
-        a = Z.T @ u / (Z.shape[1] - 1) ** 0.5  # (n, k)
-        variates.append(a / (a.square().sum(dim=0) + r * p.square().sum(dim=0)).sqrt())
+    for X, directions in zip(rest, (W1 @ left, W2 @ right.T), strict=True):
+        p = directions[:, :COMPONENTS]  # (P, k)
+        a = X @ p / (len(X) - 1) ** 0.5  # (n, k)
+        variates.append(a / (a.square().sum(dim=0) + RIDGE * p.square().sum(dim=0)).sqrt())
     return (variates[0] * variates[1]).sum(dim=0).mean().item()
 
 
@@ -182,10 +153,8 @@ def _held_out_correlation(
 def validate(
     objective: Objective | PairObjective,
     documents: Documents,
-    *,
-    batch_size: int,
-    dtype: torch.dtype | None = None,
-    budget: int = 8192,
+    cut: Cut,
+    autocast: Autocast = nullcontext,
 ) -> dict[str, float]:
     """Return the mean loss over `documents`, its parts, `norm`, `spread` and perhaps `cca`.
 
@@ -196,20 +165,14 @@ def validate(
     `FEWEST` documents. Pairs are those of epoch 0, which keeps the loss one function of the
     student.
 
-    Args:
-        batch_size: documents whose losses are computed together; a single one left over joins the
-            batch before.
-        dtype: the dtype of autocast. None: no autocast.
-        budget: the tokens of a pass, with padding.
+    A single document left over joins the batch before.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
-    means = Means(objective.parts, dim=objective.student.dim, device=device)
+    means = Means()
     # f(y), g(c), y and c of each pass: (B, P), (B, P), (B, D) and (B, T)
     compared: list[list[Tensor]] = []
-    autocast = partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
-    cut = Cut(batch_size, budget, objective.student.padded)
     # The batches of a pass are the objective's groups. Only the last batch of all, which ends a
     # pass, has another size.
     for part in documents.passes(range(len(documents)), cut):

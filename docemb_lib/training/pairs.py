@@ -199,12 +199,9 @@ class PairedDocuments:
         self.pairs = pairs
         self.seed = seed
         n = len(sentences)
-        lengths = np.array([len(sentences[row]) for row in range(n)])  # with `END`
-        self.n_sentences = np.array(
-            [np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(n)]
-        )
+        counts = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(n)])
         # The rows of `sentences`, by row of this object.
-        self.rows = np.flatnonzero(self.n_sentences >= 2)
+        self.rows = np.flatnonzero(counts >= 2).tolist()
         kept = len(self)
         if kept < 2:
             raise InputError(
@@ -214,13 +211,14 @@ class PairedDocuments:
         if kept < n:
             message = "%d of %d documents have fewer than two sentences, and are left out"
             logger.warning(message, n - kept, n)
-        self.ids: Sequence[str] = [ids[row] for row in self.rows.tolist()]
-        self.lengths = (lengths - self.n_sentences)[self.rows]  # in tokens
+        self.ids: Sequence[str] = [ids[row] for row in self.rows]
+        self.lengths = [len(sentences[row]) - int(counts[row]) for row in self.rows]  # in tokens
         special = tokenizer("")["input_ids"]
         # Ids, masked ids and labels of the special tokens. The first opens a text, the rest end it.
         self._special = np.array([special, special, [NO_LABEL] * len(special)])
         self._room = max_tokens - len(special)
-        n_cut = np.count_nonzero(self.lengths > self._room * (2 if pairs == "halves" else 1))
+        most = self._room * (2 if pairs == "halves" else 1)
+        n_cut = sum(length > most for length in self.lengths)
         if n_cut:
             message = "%d of %d documents are longer than the texts of a pair, and are cut"
             logger.warning(message, n_cut, kept)
@@ -232,7 +230,7 @@ class PairedDocuments:
 
     def identity(self) -> list[object]:
         """Return the kind of pairs, the seed, the ids and the lengths."""
-        return [self.pairs, self.seed, self.ids, self.lengths.tolist()]
+        return [self.pairs, self.seed, self.ids, self.lengths]
 
     def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[PairBatch]:
         """Yield the pairs of each batch of an update."""
@@ -261,7 +259,7 @@ class PairedDocuments:
     def _draw(self, row: int, epoch: int) -> list[np.ndarray]:
         """Both texts of a pair, (3, T) each: ids with special tokens, masked ids, and labels."""
         rng = generator_of(self.ids[row], seed=self.seed, epoch=epoch)
-        sentences = sentences_of(self.sentences[int(self.rows[row])])
+        sentences = sentences_of(self.sentences[self.rows[row]])
         first = second = np.ones(len(sentences), dtype=bool)
         if self.pairs == "halves":
             first = draw_halves(len(sentences), rng)

@@ -2,9 +2,9 @@
 
 import contextlib
 import logging
-import math
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,23 +19,17 @@ from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training.batches import Cut, Documents, Updates
+from docemb_lib.training.batches import Autocast, Cut, Documents, Updates
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
     CHECKPOINTS,
-    Bar,
-    Checkpoints,
+    Flow,
     StudentTrainer,
     find_checkpoint,
 )
 
 logger = logging.getLogger(__name__)
 Precision = Literal["bf16", "fp16", "fp32"]
-AUTOCAST: dict[str, torch.dtype | None] = {
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp32": None,
-}
 PROBE = 160  # tokens of the document that measures the memory of a token
 # The share of the free memory for activations. Gradients, a layer's working set and fragments need
 # the rest.
@@ -74,11 +68,6 @@ def train_objective(
     processes = int(os.environ.get("WORLD_SIZE", 1))
     settings.check_fills_a_batch(len(train) // processes)
     precision = precision_of(settings.precision)
-    dtype = AUTOCAST[precision]
-    checkpoints = folder / CHECKPOINTS
-    of_epoch = Updates(len(train), settings, seed=seed, epoch=int, processes=processes)
-    updates = settings.epochs * len(of_epoch)
-    args = training_arguments(settings, precision, updates=updates, seed=seed, folder=checkpoints)
     configuration = {
         "processes": processes,
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -89,19 +78,23 @@ def train_objective(
         "documents": [train.identity(), validation.identity()],
     }
     identity = fingerprint_of(configuration)
+    checkpoints = folder / CHECKPOINTS
+    args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
     with args.main_process_first(local=False):  # it removes what others must not find
         last, budget_of_last = find_checkpoint(checkpoints, identity)
     args.eval_on_start = last is None  # a resumed run has that row already
     student: Student = model.student
     model.to(args.device)
+    autocast = autocast_of(precision, args.device)
     pass_documents = 1 if train.splits_batches else settings.batch_size
-    set_up(student, settings, dtype, pass_documents=pass_documents)
-    budget = settings.batch_tokens or budget_of_last or batch_tokens_for(student, dtype=dtype)
-    monitor = Monitor(model.parts, dim=student.dim, device=args.device)
+    set_up(student, settings, autocast, pass_documents=pass_documents)
+    budget = settings.batch_tokens or budget_of_last or batch_tokens_for(student, autocast)
+    monitor = Monitor()
     marker = {"configuration": identity, "batch_tokens": budget}
-    policy = Checkpoints(marker, monitor, resumed=last)
-    bar = Bar()
-    with policy.listening(processes), contextlib.closing(bar):
+    of_epoch = Updates(len(train), settings, seed=seed, epoch=int, processes=processes)
+    updates = settings.epochs * len(of_epoch)
+    flow = Flow(settings, marker, monitor, updates, resumed=last)
+    with contextlib.closing(flow), flow.listening(processes):
         trainer = StudentTrainer(
             model=model,
             args=args,
@@ -110,9 +103,9 @@ def train_objective(
             settings=settings,
             # A student whose forward pass is padded counts its padding among the tokens of a pass.
             cut=Cut(settings.batch_size, budget, student.padded),
-            dtype=dtype,
+            autocast=autocast,
             monitor=monitor,
-            callbacks=[bar, policy],
+            callbacks=[flow],
         )
         trainer.remove_callback(PrinterCallback)
         # The Trainer gives all processes one seed, and so equal dropout.
@@ -143,15 +136,14 @@ def leave_group() -> None:
 
 
 def training_arguments(
-    settings: Training, precision: Precision, *, updates: int, seed: int, folder: Path
+    settings: Training, precision: Precision, *, seed: int, folder: Path
 ) -> TrainingArguments:
-    """The Trainer's arguments; the order of documents and the batches are our own."""
+    """The Trainer's arguments; the order of documents and the batches are our own, see `Flow`."""
     on_cpu = devices_at_hand() == ["cpu"]
     args = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
         num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine",
         warmup_steps=settings.warmup,
@@ -165,13 +157,9 @@ def training_arguments(
         ddp_broadcast_buffers=True,  # the running statistics of the first process are everyone's
         remove_unused_columns=False,
         disable_tqdm=True,
-        logging_steps=settings.log_every,
-        logging_first_step=True,
+        logging_strategy="no",  # `Flow` decides
         logging_nan_inf_filter=False,  # a loss that is not finite stops the run
-        eval_strategy="steps",
-        eval_steps=math.ceil(updates / (settings.validations - 1)),
-        save_strategy="steps",
-        save_steps=settings.save_every,
+        save_strategy="no",
         save_total_limit=2,  # the older one is complete while the newer is being written
         report_to=settings.report_to or "none",
         run_name=folder.parent.name,
@@ -181,11 +169,7 @@ def training_arguments(
 
 
 def set_up(
-    student: Student,
-    settings: Training,
-    dtype: torch.dtype | None,
-    *,
-    pass_documents: int,
+    student: Student, settings: Training, autocast: Autocast, *, pass_documents: int
 ) -> None:
     """Choose checkpointing and compilation.
 
@@ -193,18 +177,15 @@ def set_up(
     of documents that one pass must hold, however long they are.
     """
     student.compiled = False
-    student.checkpointing = False
+    student.checkpointing = bool(settings.checkpointing)
     if settings.checkpointing is None:
         longest = pass_documents * student.padded(student.max_tokens)  # tokens of a pass
-        needed = longest * activation_bytes(student, dtype=dtype)
+        needed = longest * activation_bytes(student, autocast)
         student.checkpointing = needed > _room(student.device)
+    if settings.compile is None and student.device.type == "cuda":
+        student.compile_if_possible(lambda: activation_bytes(student, autocast))
     else:
-        student.checkpointing = settings.checkpointing
-    if settings.compile is None:
-        if student.device.type == "cuda":
-            student.compile_if_possible(lambda: activation_bytes(student, dtype=dtype))
-    else:
-        student.compiled = settings.compile
+        student.compiled = bool(settings.compile)
 
 
 def precision_of(asked: Precision | None) -> Precision:
@@ -221,26 +202,32 @@ def precision_of(asked: Precision | None) -> Precision:
     return "fp16" if device.type == "cuda" and asked_precision() == "auto" else "fp32"
 
 
-def batch_tokens_for(student: Student, *, dtype: torch.dtype | None) -> int:
+def autocast_of(precision: Precision, device: torch.device) -> Autocast:
+    """The context of a forward pass in a precision."""
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    return partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
+
+
+def batch_tokens_for(student: Student, autocast: Autocast) -> int:
     """Tokens of a pass, with padding, that half of the free memory holds.
 
     They are a power of two, but at least the longest text.
     """
-    bytes_per_token = activation_bytes(student, dtype=dtype)
-    fitting = int(_room(student.device) / bytes_per_token)
+    fitting = int(_room(student.device) / activation_bytes(student, autocast))
     power = 1 << max(fitting.bit_length() - 1, 0)  # the largest that is at most `fitting`
     longest = student.padded(student.max_tokens)
     return max(min(power, LARGEST[student.device.type]), longest)
 
 
-def activation_bytes(student: Student, *, dtype: torch.dtype | None) -> float:
-    """Bytes per token, or padding, that a forward pass saves for the backward pass.
+def activation_bytes(student: Student, autocast: Autocast) -> float:
+    """Bytes per token, or padding, that a forward pass in training saves for the backward pass.
 
     They are measured as the difference of two passes, in which the weights that are saved cancel.
     """
     n = min(student.padded(PROBE), student.max_tokens)
-    difference = _saved(student, [n, n], dtype) - _saved(student, [n], dtype)
-    return difference / student.padded(n)
+    student.train()
+    one, two = (_saved(student, [n] * count, autocast) for count in (1, 2))
+    return (two - one) / student.padded(n)
 
 
 def _room(device: torch.device) -> float:
@@ -249,13 +236,12 @@ def _room(device: torch.device) -> float:
     return SHARE * free_memory(device) / sharing
 
 
-def _saved(student: Student, sizes: Sequence[int], dtype: torch.dtype | None) -> int:
+def _saved(student: Student, sizes: Sequence[int], autocast: Autocast) -> int:
     """Bytes saved for the backward pass over documents of `sizes` tokens.
 
     Each storage is counted once.
     """
-    device = student.device
-    batch = pack([[0] * size for size in sizes]).to(device)
+    batch = pack([[0] * size for size in sizes]).to(student.device)
     # By address; the reference to the tensor prevents that an address is used again.
     saved: dict[int, Tensor] = {}
 
@@ -263,13 +249,6 @@ def _saved(student: Student, sizes: Sequence[int], dtype: torch.dtype | None) ->
         saved[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    was_training = student.training
-    student.train()
-    with (
-        torch.random.fork_rng([device] if device.type == "cuda" else []),  # for dropout
-        torch.autocast(device.type, dtype=dtype, enabled=dtype is not None),
-        torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor),
-    ):
+    with autocast(), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         student(batch)
-    student.train(was_training)
     return sum(tensor.untyped_storage().nbytes() for tensor in saved.values())

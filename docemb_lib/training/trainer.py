@@ -5,7 +5,7 @@ An update of the weights goes through these steps:
 1. `Updates` draws the rows of its documents, and the documents cut them into passes (`batches`).
 2. `training_step` runs the passes one after the other and sums their gradients.
 3. The Trainer clips the gradient, lets the optimizer step, and moves the learning rate on.
-4. `Bar` moves on. `Checkpoints` decides what is logged, validated and saved, and stops on request.
+4. `Flow` decides what is logged, validated and saved, moves the bar on, and stops on request.
 
 A checkpoint holds all that the rest of a run depends on: the objective (student, projections,
 running statistics), optimizer, schedule, the states of the random number generators, the history,
@@ -42,7 +42,7 @@ from docemb_lib.base.files import write_text
 from docemb_lib.base.integrity import MARKER, damaged, sealed
 from docemb_lib.base.progress import progress, stopped
 from docemb_lib.settings.sections import Training
-from docemb_lib.training.batches import Cut, Pass, Updates
+from docemb_lib.training.batches import Autocast, Cut, Pass, Updates
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class StudentTrainer(Trainer):
     Args:
         settings: the settings of the training.
         cut: how an update is cut into passes.
-        dtype: the dtype of autocast in validation. None: no autocast.
+        autocast: the context of a forward pass.
         monitor: the object that collects the rows of the history.
         **kwargs: the arguments of `transformers.Trainer`.
     """
@@ -75,14 +75,14 @@ class StudentTrainer(Trainer):
         *,
         settings: Training,
         cut: Cut,
-        dtype: torch.dtype | None,
+        autocast: Autocast,
         monitor: Monitor,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.settings = settings
         self.cut = cut
-        self.dtype = dtype
+        self.autocast = autocast
         self.monitor = monitor
 
     def get_train_dataloader(self) -> DataLoader:
@@ -123,22 +123,15 @@ class StudentTrainer(Trainer):
             rows: the rows of the documents of each pass.
             losses: a loss for each pass, (passes,).
 
-        Raises FloatingPointError where a loss is not finite. It names the documents of the pass.
+        Raises FloatingPointError for a loss that is not finite. It names the documents of the pass.
         """
-        finite = losses.isfinite()  # (passes,)
-        if finite.all():
-            return
-        ids = self.train_dataset.ids
-        names = [
-            str(ids[row])
-            for rows_of_pass, is_finite in zip(rows, finite, strict=True)
-            if not is_finite
-            for row in rows_of_pass
-        ]
-        raise FloatingPointError(
-            f"update {self.state.global_step + 1}: the loss is not finite, with documents "
-            f"{', '.join(names)}; look at these, or lower training.learning_rate"
-        )
+        for rows_of_pass, is_finite in zip(rows, losses.isfinite().tolist(), strict=True):
+            if not is_finite:
+                names = [str(self.train_dataset.ids[row]) for row in rows_of_pass]
+                raise FloatingPointError(
+                    f"update {self.state.global_step + 1}: the loss is not finite, with documents "
+                    f"{', '.join(names)}; look at these, or lower training.learning_rate"
+                )
 
     def _get_grad_norm(
         self, model: nn.Module, grad_norm: float | None = None
@@ -174,13 +167,7 @@ class StudentTrainer(Trainer):
         know a row of validation.
         """
         start = time.perf_counter()
-        means = validate(
-            self.model,
-            self.eval_dataset,
-            batch_size=self.cut.batch_size,
-            dtype=self.dtype,
-            budget=self.cut.budget,
-        )
+        means = validate(self.model, self.eval_dataset, self.cut, self.autocast)
         self.monitor.started += time.perf_counter() - start  # leaves this time out of the speed
         # A resumed run has the first row, with the spread before training, in its history.
         spreads = (row["eval_spread"] for row in self.state.log_history if "eval_spread" in row)
@@ -209,15 +196,15 @@ class StudentTrainer(Trainer):
         model: the objective, in DDP where there are several processes.
         """
         model.train()
-        autocast = self.compute_loss_context_manager
+        backward = self.accelerator.backward
         losses = []
         for number, part in enumerate(inputs, 1):
             # DDP exchanges the sums of gradients in the last backward pass of an update. Processes
             # may have other numbers of passes before it.
             with self.accelerator.no_sync(model) if number < len(inputs) else nullcontext():
-                output = part.learn(model, self.args.device, autocast, self.accelerator.backward)
+                output = part.learn(model, self.args.device, self.autocast, backward)
             losses.append(output.loss.detach() * part.share)
-            self.monitor.add(output, tokens=part.tokens)
+            self.monitor.add_pass(output, tokens=part.tokens)
         # The losses stay on the device until here, so that no pass waits for the one before.
         each = torch.stack(losses)  # (passes,)
         # The check waits for the device. One after all passes lets a GPU work without a break.
@@ -225,62 +212,36 @@ class StudentTrainer(Trainer):
         return each.sum()
 
 
-class Bar(TrainerCallback):
-    """A progress bar over the updates with the last loss.
-
-    Only the first process shows it. `transformers.ProgressCallback` would also print every row.
-    """
-
-    bar: Any = None
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Begin the bar at the update from which the run goes on."""
-        if state.is_world_process_zero:
-            done = state.global_step
-            self.bar = progress(desc=BAR, total=state.max_steps, done=done, unit="updates")
-
-    def on_step_end(self, *_: object, **__: object) -> None:
-        if self.bar is not None:
-            self.bar.update(1)
-
-    def on_log(self, *_: object, logs: Mapping[str, float], **__: object) -> None:
-        """Show the loss of a row of training, when the bar is drawn next."""
-        if self.bar is not None and "learning_rate" in logs:
-            self.bar.set_description_str(f"{BAR} (loss {logs['loss']:.4f})", refresh=False)
-
-    def close(self) -> None:
-        """End the line of the bar, also after an error."""
-        if self.bar is not None:
-            self.bar.close()
-
-
 @dataclass(eq=False)
-class Checkpoints(TrainerCallback):
+class Flow(TrainerCallback):
     """Decides what is logged, validated and saved, and ends a run that is asked to stop.
 
-    It completes the Trainer's checkpoints with the monitor's state and the marker, and restores
-    that state. On Ctrl-C or SIGTERM, a checkpoint follows the current update, then an end.
-    Jupyter's stop button is a Ctrl-C. Schedulers of clusters send SIGTERM some time before they
-    kill, so that no update is lost.
+    It shows a bar over the updates with the last loss. `transformers.ProgressCallback` would also
+    print every row. It completes the Trainer's checkpoints with the monitor's state and the marker,
+    and restores that state. On Ctrl-C or SIGTERM, a checkpoint follows the current update, then an
+    end. Jupyter's stop button is a Ctrl-C. Schedulers of clusters send SIGTERM some time before
+    they kill, so that no update is lost.
 
     The request to stop is kept here. The Trainer's `should_training_stop` could not hold it: the
     Trainer resets it when it begins, which may be after the signal, and sets it after the last
     update, where it says nothing about a signal.
 
     Args:
+        settings: the settings of the training.
         marker: the content of the marker, without the checksums of the checkpoint.
         monitor: the sums since the last row, which a resumed run needs for its next row.
+        updates: the number of updates of the training.
         resumed: the checkpoint that the run goes on from. None: the run starts anew.
     """
 
+    settings: Training
     marker: Mapping[str, Any]
     monitor: Monitor
+    updates: int
     resumed: Path | None
+    bar: Any = None  # in the first process
     requested: int = 0  # the number of the signal
     since: float = 0.0  # seconds of the clock when it came
-    updates: int = 0
     saved: int = 0  # updates in the newest checkpoint
 
     @contextmanager
@@ -329,27 +290,40 @@ class Checkpoints(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Restore what the Trainer does not know of a checkpoint, and start the clock."""
-        self.updates = state.max_steps
+        """Restore what the Trainer does not know of a checkpoint, and start bar and clock."""
         self.saved = state.global_step
+        if state.is_world_process_zero:
+            self.bar = progress(desc=BAR, total=self.updates, done=self.saved, unit="updates")
         if self.resumed is not None:
-            self.monitor.load(self.resumed)
-            # The Trainer takes the intervals of logs and checkpoints from the checkpoint. They do
-            # not change a result, so the settings may differ now, and the settings hold.
-            state.compute_steps(args, state.max_steps)
+            self.monitor.load(self.resumed, args.device)
         self.monitor.start_clock()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Log and validate after the last update, which is saved only where it is due anyway."""
-        # The Trainer's own callback has set the three for every update; the last one differs.
-        if state.global_step == state.max_steps:
-            control.should_log = True
-            control.should_evaluate = True
-            # The Trainer would always save here, but the result itself is saved next.
-            control.should_save = state.global_step % state.save_steps == 0
+        """Log and validate at the intervals of the settings and after the last update.
+
+        The last update is saved only where it is due anyway: the result itself is saved next.
+        """
+        step = state.global_step
+        is_last = step == self.updates
+        validate_every = math.ceil(self.updates / (self.settings.validations - 1))
+        control.should_log = is_last or step == 1 or step % self.settings.log_every == 0
+        control.should_evaluate = is_last or step % validate_every == 0
+        control.should_save = step % self.settings.save_every == 0
         self.on_evaluate(args, state, control)
+        if self.bar is not None:
+            self.bar.update(1)
+
+    def on_log(self, *_: object, logs: Mapping[str, float], **__: object) -> None:
+        """Show the loss of a row of training, when the bar is drawn next."""
+        if self.bar is not None and "learning_rate" in logs:
+            self.bar.set_description_str(f"{BAR} (loss {logs['loss']:.4f})", refresh=False)
+
+    def close(self) -> None:
+        """End the line of the bar, also after an error."""
+        if self.bar is not None:
+            self.bar.close()
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.labels import structural_label
+from docemb_lib.settings.labels import LETTERS, structural_label
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -85,7 +85,7 @@ def _called(key: Run) -> str:
     """The contextual loss of a run with the settings that count: `soft-cca;δ=0.03;β=0.95`."""
     counting = key.counting
     parts = [counting["contextual_loss"]]
-    for name, letter in (("delta", "δ"), ("beta", "β")):
+    for name, letter in LETTERS.items():
         if name in counting:
             parts.append(f"{letter}={counting[name]}")
     return ";".join(parts)
@@ -157,7 +157,7 @@ def three_documents(run: Run) -> ThreeDocuments:
         if "structural" in losses:
             structural = losses["structural"](y, t, objective.weighting.keep(lengths))
         if "contextual" in losses:
-            contextual = by_role["contextual"].losses(f, c)[:, 0]
+            contextual = losses["contextual"](f, c)
 
     decorrelations = [module for module in objective.modules() if isinstance(module, SDL)]
     given = getattr(losses.get("contextual"), "delta", 0.0)

@@ -24,7 +24,7 @@ def adapted(root, monkeypatch):
     student = Student.from_encoder(
         str(root / "encoder"), pooling="lead", max_tokens=64, attention_window=16
     )
-    student.adapt(TEXTS, dim=4, bf16=False)
+    student.adapt(TEXTS, dim=4)
     student.save(root / "student")
     return root / "student"
 
@@ -96,19 +96,22 @@ def add_token(folder):
 
 
 MISFITS = {
-    "vectors has the shape .*, and needs": lambda f: edit_words(f, lambda words: words[:-1]),
-    "a word is there twice": lambda f: edit_words(f, lambda words: [*words[:-1], words[0]]),
-    "dense_map has the shape": lambda f: edit_half(f, dense_map=torch.zeros(8, 7)),
-    "its dense half is 6 wide, and the encoder is 8 wide": lambda f: edit_half(
-        f, dense_map=torch.eye(6), dense_mean=torch.zeros(6)
-    ),
-    "weight has a value that is not finite": lambda f: edit_half(f, weight=torch.tensor(torch.nan)),
-    "ids up to 40000, and its encoder has 30522": add_token,
+    "a word less": lambda f: edit_words(f, lambda words: words[:-1]),
+    "a word twice": lambda f: edit_words(f, lambda words: [*words[:-1], words[0]]),
+    "another shape": lambda f: edit_half(f, dense_map=torch.zeros(7, 8)),
+    "another encoder": lambda f: edit_half(f, dense_map=torch.eye(6), dense_mean=torch.zeros(6)),
+    "no number": lambda f: edit_half(f, weight=torch.tensor(torch.nan)),
 }
 
 
-@pytest.mark.parametrize("said", MISFITS)
-def test_files_that_do_not_belong_together_are_named_at_loading(adapted, said, refused):
+@pytest.mark.parametrize("edit", MISFITS.values(), ids=MISFITS)
+def test_a_lexical_half_that_does_not_fit_is_refused_at_loading(adapted, edit, refused):
     (adapted / "docemb.json").unlink()  # a student of someone else
-    MISFITS[said](adapted)
-    refused(said, Student.load, adapted)
+    edit(adapted)
+    refused("student: 3_Lexical cannot be used", Student.load, adapted)
+
+
+def test_a_tokenizer_of_another_encoder_is_refused_at_loading(adapted, refused):
+    (adapted / "docemb.json").unlink()
+    add_token(adapted)
+    refused("ids up to 40000, and its encoder has 30522", Student.load, adapted)

@@ -1,10 +1,9 @@
-"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo and NumPy
+"""SoftCCA against a step-by-step NumPy version; CCA against NumPy's
 decompositions.
 """
 
 import copy
 
-import cca_zoo.linear
 import numpy as np
 import pytest
 import torch
@@ -111,11 +110,11 @@ def test_soft_cca_is_the_sum_of_the_parts_that_it_reports(delta):
     for step in range(3):
         views = normal(6, 5, seed=step), normal(6, 5, seed=50 + step)
         expected = copy.deepcopy(loss)(*views)
-        losses, l2, sdl, *balanced = loss(*views, with_parts=True).T
-        weight = balanced[0] if balanced else delta
+        losses, parts = loss.with_parts(*views)
+        weight = parts.get("delta", delta)
         torch.testing.assert_close(losses, expected)
-        torch.testing.assert_close(l2 + weight * sdl, expected)
-    assert loss.parts == (("l2", "sdl", "delta") if balanced else ("l2", "sdl"))
+        torch.testing.assert_close(parts["l2"] + weight * parts["sdl"], expected)
+    assert ("delta" in parts) == (delta == "balance")
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
@@ -171,22 +170,10 @@ def test_autocast_leaves_the_losses_in_float32(make):
 
 
 def correlated_views(seed: int, B: int = 60, P: int = 5, Q: int = 4) -> tuple[Tensor, Tensor]:
-    """Views that share two hidden causes: correlations well apart, so that iterative solvers
-    settle.
-    """
+    """Views that share two hidden causes."""
     hidden = normal(B, 2, seed=seed) * torch.tensor([2.0, 0.8], dtype=torch.float64)
     z1 = hidden @ normal(2, P, seed=seed + 1) + normal(B, P, seed=seed + 2) + 3
     return z1, hidden @ normal(2, Q, seed=seed + 3) + normal(B, Q, seed=seed + 4) - 1
-
-
-@pytest.mark.parametrize("seed", [0, 10, 20])
-@pytest.mark.parametrize("components", [1, 2, 4])
-def test_cca_agrees_with_cca_zoo(seed, components):
-    z1, z2 = correlated_views(seed)
-    found = CCA(components, ridge=0.0)(z1, z2)
-    zoo = cca_zoo.linear.CCA(n_components=components).fit_transform([z1.numpy(), z2.numpy()])
-    expected = -sum(np.corrcoef(x, y)[0, 1] for x, y in zip(*map(np.transpose, zoo), strict=True))
-    np.testing.assert_allclose(found.numpy(), np.full(60, expected), rtol=1e-6)
 
 
 def inverse_root(S: np.ndarray) -> np.ndarray:
@@ -239,11 +226,6 @@ def test_constant_views_have_no_correlation(ridge):
             "views of width 4, got a student's of 5 and a teacher's of 4",
             lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4)),
         ),
-        (
-            "soft-cca:covariance, mse, cosine, infonce, cca, cca:10, got 'null'",
-            lambda: contextual_loss("null", 4),
-        ),
-        ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)),
         ("form: got 'sum'; give correlation or covariance", lambda: SDL(4, form="sum")),
     ],
 )
@@ -258,7 +240,6 @@ def test_the_notebook_names_give_their_losses():
     assert type(contextual_loss("mse", 7)) is MSE
     cca = contextual_loss("cca", 7, ridge=0.1)
     assert (type(cca), cca.components, cca.ridge) == (CCA, None, 0.1)
-    assert contextual_loss("cca:12", 7).components == 12
     assert type(contextual_loss("cosine", 7)) is Cosine
     assert (type(contextual_loss("infonce", 7)), InfoNCE().temperature) == (InfoNCE, 0.05)
 

@@ -117,9 +117,7 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
         == pytest.approx(expected.item(), rel=1e-12)
     )
     only_contextual = objective(None, weighting=Weighting(lam, 384))
-    output = only_contextual(
-        batch, teachers={"contextual": c}
-    )  # lengths belong to structural losses: not asked for
+    output = call(only_contextual)
     assert list(output.parts) == ["contextual", "l2", "sdl"]
     views = part(only_contextual, "contextual").views(only_contextual.student(batch), c)
     assert output.loss.item() == pytest.approx(SoftCCA(P).double()(*views).mean().item(), rel=1e-12)
@@ -215,26 +213,13 @@ def test_projections_that_do_not_fit_are_refused(refused):
 
 
 def test_objectives_of_different_settings_have_different_representations():
-    losses = [
-        MaxMargin("mse", 0.5),
-        MaxMargin("cosine", 0.5),
-        MaxMargin("mse", 1.0),
-        Contrastive(),
-        Contrastive(0.1),
-    ]
-    losses += [SoftCCA(P, delta) for delta in (0.03, 0.1)] + [
-        SoftCCA(P, 0.1, 0.5),
-        SoftCCA(P, 0.1, 0.5, "sum"),
-    ]
-    losses += [CCA(), CCA(3), CCA(3, ridge=0.1)]
+    losses = [MaxMargin("mse", 0.5), MaxMargin("cosine", 0.5), MaxMargin("mse", 1.0)]
+    losses += [Contrastive(), Contrastive(0.1), CCA(), CCA(3), CCA(3, ridge=0.1)]
+    losses += [SoftCCA(P), SoftCCA(P, 0.1), SoftCCA(P, 0.1, 0.5), SoftCCA(P, 0.1, 0.5, "sum")]
     modules = [objective(lambda loss=loss: loss) for loss in losses]
-    modules += [
-        objective(weighting=Weighting(lam, mask)) for lam in (0.2, 0.5) for mask in (384, 512)
-    ]
-    modules += [
-        objective(group_size=6),
-        *(Teaching("a", role, MSE()) for role in ("structural", "contextual")),
-    ]
+    modules += [objective(weighting=Weighting(lam, 384)) for lam in (0.2, 0.5)]
+    modules += [objective(weighting=Weighting(0.2, 512)), objective(group_size=6)]
+    modules += [Teaching("a", role, MSE()) for role in ("structural", "contextual")]
     modules += [Teaching("b", "structural", MSE()), Teaching("b", "structural", MSE(), weight=2.0)]
     contrasts = [PairObjective(nn.Linear(W, D), contrast=InfoNCE(tau)) for tau in (0.1, 0.2)]
     assert len({repr(module) for module in modules + contrasts}) == len(modules + contrasts)
@@ -343,26 +328,6 @@ def test_four_teachers_give_the_loss_gradient_and_statistics_of_the_formula():
     torch.testing.assert_close(gradients(grouped), gradients(looped), rtol=1e-10, atol=1e-13)
     assert set(gradients(grouped)) == {name for name, _ in grouped.named_parameters()}
     torch.testing.assert_close(grouped.state_dict(), looped.state_dict(), rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("role", ["structural", "contextual"])
-def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
-    torch.manual_seed(0)
-    student = nn.Linear(W, D)
-    teachers = [Teaching("a", role, MSE(), weight=2.0), Teaching("b", role, MSE(), weight=0.5)]
-    module = Objective(student, teachers, weighting=Weighting(0.3, 384)).double()
-    batch = normal(7, W, seed=1)
-    (a, b) = (normal(7, D, seed=seed) for seed in (2, 3))
-    output = module(batch, teachers={"a": a, "b": b}, n_structural_tokens=LENGTHS)
-    kept = LENGTHS <= 384 if role == "structural" else torch.ones(7)
-    of = {
-        name: (kept * (student(batch) - t).square().mean(1)).mean().item()
-        for name, t in (("a", a), ("b", b))
-    }
-    assert output.loss.item() == pytest.approx(2 * of["a"] + 0.5 * of["b"], rel=1e-12)
-    assert {name: value.item() for name, value in output.parts.items()} == pytest.approx(
-        of, rel=1e-12
-    )
 
 
 def test_weights_by_length_fall_linearly_between_the_two_lengths():

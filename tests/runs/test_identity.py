@@ -25,7 +25,7 @@ LABELS = """
 07_simde documents=9 pairs=dropout pair_temperature=0.1 = SimCSE;τ=0.1;9 docs
 07_simde documents=9 mlm_weight=0 seed=2 = SimDE;mlm=0.0;9 docs;seed 2
 04_projections delta=0 beta=0 = cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0
-04_projections contextual_loss=cca:5 beta=0.5 = cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-
+04_projections contextual_loss=cca beta=0.5 = cosine;cca;PV;S:768(ReLU)x4096(ReLU)x2048;C:-
 """
 OTHERS = """
 05_weighting | lam=0.2
@@ -41,7 +41,7 @@ OTHERS = """
 05_weighting | documents=9
 05_weighting | seed=9
 05_weighting contextual_teacher=None | max_structural_len=9
-05_weighting contextual_loss=cca | contextual_loss=cca:5
+05_weighting contextual_loss=cca | contextual_loss=infonce
 03_structural structural_loss=max-margin | gamma=0.5
 03_structural structural_loss=contrastive | temperature=0.1
 07_simde | pairs=dropout
@@ -56,7 +56,7 @@ SAME = """
 05_weighting contextual_teacher=None | lam=0.2 student_projection=8
 05_weighting contextual_teacher=None | lam_by_length=linear:9:100
 05_weighting structural_loss=None | lam=0.2 max_structural_len=9
-05_weighting contextual_loss=cca:5 | beta=0.5 delta=0.5
+05_weighting contextual_loss=cca | beta=0.5 delta=0.5
 05_weighting contextual_loss=mse | beta=0.5 delta=0.5
 07_simde | lam=0.9
 """
@@ -226,7 +226,6 @@ FEW = "5 training documents do not fill one batch; give 6 or more, or lower "
         ),
         ("03_structural", {"documents": 5}, f"{FEW}training.batch_size"),
         ("07_simde", {"documents": 5}, f"{FEW}simde.training.batch_size"),
-        ("05_weighting", {"contextual_loss": "cca:9"}, "the 5 of a batch of 6; raise training"),
         ("07_simde", {"pairs": "dropout"}, "set simde.dropout to 0.1"),
     ],
 )

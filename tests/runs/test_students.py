@@ -25,8 +25,9 @@ from docemb_lib.runs.students import Students, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation, SimDE, Training
 from docemb_lib.student import Student
+from docemb_lib.training.batches import Cut
 from docemb_lib.training.monitor import validate
-from docemb_lib.training.run import AUTOCAST, precision_of
+from docemb_lib.training.run import autocast_of, precision_of
 
 D, C = 4, 3
 
@@ -55,7 +56,7 @@ CASES = [
         {"temperature": 0.05},
     ),
     ({"delta": 0.3}, 1, SoftCCA, {"dim": 3, "delta": 0.3}),
-    ({"contextual_loss": "cca:2"}, 1, CCA, {"ridge": 0.1, "components": 2}),
+    ({"contextual_loss": "cca"}, 1, CCA, {"ridge": 0.1}),
 ]
 
 
@@ -121,13 +122,13 @@ def test_a_student_learns_from_both_teachers(monkeypatch):
     # All that was trained and accumulated is there again.
     _, validations = run.history()
     rows = len(run.corpus.split("validation"))
-    settings = {"batch_size": 6, "dtype": AUTOCAST[precision_of(None)]}
+    autocast = autocast_of(precision_of(None), torch.device("cpu"))
     for trained, row in ((False, validations.iloc[0]), (True, validations.iloc[-1])):
         objective = run.students.objective(trained=trained)
         assert not objective.training
         assert (objective.teachings[1].loss.student_decorrelation.normaliser > 1) == trained
         documents = run.students.training_documents(objective.student, "validation", rows)
-        for name, value in validate(objective, documents, **settings).items():
+        for name, value in validate(objective, documents, Cut(6, 8192), autocast).items():
             assert value == pytest.approx(row[name], rel=1e-3)
     assert "| `contextual_teacher` | LSA |" in (run.student / "README.md").read_text()
     monkeypatch.setattr(Students, "_train", lambda *_: None)

@@ -121,22 +121,3 @@ FILES = {
 def test_a_file_without_embeddings_is_refused(tmp_path, refused, name):
     write_files(tmp_path, FILES)
     refused(f"{name}: .*; write it with `docemb embed", EmbeddingsFile, tmp_path / name)
-
-
-def test_bertopic_takes_the_columns_as_they_are(documents):
-    """Its heavy parts are replaced by those of scikit-learn, so that nothing is downloaded."""
-    bertopic = pytest.importorskip("bertopic")
-    from sklearn.cluster import KMeans
-    from sklearn.decomposition import PCA
-
-    frame = pd.read_parquet(documents[0])
-    model = bertopic.BERTopic(umap_model=PCA(2), hdbscan_model=KMeans(2, random_state=0))
-    topics, _ = model.fit_transform(frame["text"].tolist(), np.stack(frame["embedding"]))
-    assert len(topics) == N
-
-
-def test_embedding_atlas_takes_the_column_as_vectors(documents):
-    projection = pytest.importorskip("embedding_atlas.projection")
-    frame = pd.read_parquet(documents[0])
-    mapped = projection.compute_projection(frame, inputs="embedding", modality="vector")
-    assert len(mapped) == N

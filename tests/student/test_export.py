@@ -15,13 +15,13 @@ from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, student_card, with_lexical_half
 
 
-def in_stock_sentence_transformers(folder):
+def in_stock_sentence_transformers(folder, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return SentenceTransformer(str(folder), device="cpu")
+        return SentenceTransformer(str(folder), device="cpu", **options)
 
 
-@pytest.mark.parametrize("kind", ["mean", "first", "cls", "modernbert"])
+@pytest.mark.parametrize("kind", ["mean", "lead", "first", "cls", "modernbert"])
 def test_stock_sentence_transformers_gives_the_same_embeddings(
     make_kind, texts, tmp_path, transformers_log, kind
 ):
@@ -33,12 +33,11 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
         "1_Pooling",
     ]
     matter, card = front_and_body(tmp_path)
-    assert ("mean over all" in card, "global attention" in card) == (
-        student.pooling == "mean",
-        kind == "cls",
-    )
+    assert ("mean over all" in card) == (student.pooling in ("mean", "lead"))
+    assert ("global attention" in card) == (kind == "cls")
+    assert ("trust_remote_code=True).encode" in card) == (kind == "lead")
     assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
-    stock = in_stock_sentence_transformers(tmp_path)
+    stock = in_stock_sentence_transformers(tmp_path, trust_remote_code=kind == "lead")
     assert (transformers_log, stock.max_seq_length) == ([], 600)
     np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
     stock.save_pretrained(str(tmp_path / "again"))
@@ -256,32 +255,11 @@ def test_a_card_names_the_data_sets_of_a_hub(make_student):
     assert card.data.datasets == ["wikimedia/wikipedia"]
 
 
-@pytest.fixture
-def scored(make_student, tmp_path):
-    """The folder of a student whose card has scores."""
-    student = make_student(windows=[8])
+def test_scores_of_another_half_leave_the_card(adapted, tmp_path):
+    student = adapted("mean")
     student.save(tmp_path, card=student_card(student, "all-MiniLM-L6-v2"))
-    add_scores(tmp_path, [("halves", "accuracy", 0.75, 0.0125), ("see-also", "map", 0.5, None)])
-    return tmp_path
-
-
-def test_the_hub_reads_scores_from_a_card(scored):
-    card = ModelCard.load(scored / "README.md")
-    results = [
-        (result.task_type, result.dataset_name, result.metric_type, result.metric_value)
-        for result in card.data.eval_results
-    ]
-    assert results == [
-        ("text-classification", "halves", "accuracy", 0.75),
-        ("text-retrieval", "see-also", "map", 0.5),
-    ]
-    assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
-
-
-def test_scores_of_another_half_leave_the_card(adapted, scored):
-    before = (scored / "README.md").read_text()
-    after = with_lexical_half(before, adapted("mean"), "40 documents")
-    assert ModelCard(after).data.eval_results is None
+    add_scores(tmp_path, [("halves", "accuracy", 0.75, 0.0125)])
+    after = with_lexical_half((tmp_path / "README.md").read_text(), student.lexical, "40 documents")
     assert ModelCard(after).data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert "0.7500" not in after
 
@@ -293,7 +271,7 @@ def adapted(make_student):
     def make(pooling):
         student = make_student(windows=[8, 16], pooling=pooling)
         names = [f"a{n % 11} b{n % 7} c{n % 13} d{n % 5} word{n}" for n in range(40)]
-        student.adapt(names, dim=16, bf16=False)
+        student.adapt(names, dim=16)
         return student
 
     return make

@@ -7,7 +7,6 @@ import shutil
 import sys
 import unicodedata
 from functools import partial
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,14 +18,13 @@ from sentence_transformers import SentenceTransformer
 from sklearn.preprocessing import normalize
 
 from docemb_lib.evaluation.retrieval import bm25, tfidf
-from docemb_lib.student import Student, lexical_module, pack
+from docemb_lib.student import Student, lexical_module
 from docemb_lib.student.export import encoder_pooling
 from docemb_lib.student.lexical import balance, fit_lexical_half, partially_whitened
 from docemb_lib.teachers import LSA
 from docemb_lib.teachers.words import words_of
 
 normalize_text = unicodedata.normalize
-MODULES = {"Transformer": "", "Pooling": "1_Pooling"}
 WORDS = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
@@ -44,7 +42,7 @@ def collection(seed: int = 0, documents: int = 40) -> list[str]:
 @pytest.fixture(scope="module")
 def adapted(make_student):
     student = make_student(windows=[8])
-    student.adapt(collection(), dim=6, bf16=False)
+    student.adapt(collection(), dim=6)
     return student
 
 
@@ -52,7 +50,7 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     student = make_student(windows=[8])
     texts = collection()
     X = student.embed(texts, bf16=False).astype(np.float64)
-    student.adapt(texts, dim=6, weight=0.3, bf16=False)
+    student.adapt(texts, dim=6, weight=0.3)
     found = student.embed(texts[:5], bf16=False)
     assert (student.width, student.dim) == (found.shape[1], X.shape[1]) == (22, 16)
     centred = X - X.mean(axis=0)
@@ -71,7 +69,7 @@ def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_stu
     student = make_student(windows=[8])
     student.trained_on = "300 documents of reports"
     for weight in (None, 0.3):
-        student.adapt(collection(), dim=6, weight=weight, bf16=False)
+        student.adapt(collection(), dim=6, weight=weight)
         student.save(tmp_path)
         loaded = Student.load(tmp_path)
         assert loaded.lexical.weight_given == (weight is not None)
@@ -110,8 +108,8 @@ def test_the_weight_lets_halves_vary_alike():
 def test_some_documents_may_give_the_dense_statistics():
     texts = collection()
     X = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
-    rows = np.arange(0, 40, 2)
-    half = fit_lexical_half(lambda: X[rows], texts, dim=4, rows=rows)
+    rows = [0, 13, 26, 39]
+    half = fit_lexical_half(lambda _: X[rows], texts, dim=4, count=4)
     assert half.vocabulary == LSA(4).fit(texts).vocabulary
     np.testing.assert_allclose(half.dense_mean, X[rows].mean(axis=0), atol=1e-6)
 
@@ -121,7 +119,7 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(
 ):
     student = make_student(windows=[8], max_tokens=40)
     texts = collection()
-    student.adapt(texts, dim=6, bf16=False)
+    student.adapt(texts, dim=6)
     student.save(tmp_path)
     queries = [*collection(1)[:6], "", "unknown"]
     ours = student.embed(queries, bf16=False)
@@ -144,7 +142,7 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
 ):
     other = make_student(windows=[8], seed=1)
     texts = collection(1)
-    other.adapt(texts, dim=6, bf16=False)
+    other.adapt(texts, dim=6)
     adapted.save(tmp_path)
     first, second = (
         Student.load(tmp_path),
@@ -156,43 +154,6 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     other.save(tmp_path)
     np.testing.assert_array_equal(second.embed(texts, bf16=False), expected)
     assert not list(tmp_path.rglob(".model*"))
-
-
-def test_in_a_lead_mean_the_first_tokens_count_more_here_and_in_stock_libraries(
-    make_student, tmp_path
-):
-    student = make_student(windows=[8], pooling="lead")
-    texts = ["word " * words + "other thing " * (words // 2) for words in (1, 100, 128, 250)]
-    states = make_student(windows=[8])
-    ours = student.embed(texts, bf16=False)
-    lengths = []
-    for found, ids in zip(ours, student.tokenize(texts).sequences, strict=True):
-        with torch.no_grad():
-            rows = states.hidden(pack([ids])).numpy()
-        weights = np.array([16] * 16 + [8] * 48 + [4] * 192 + [1] * 400)[: len(rows)]
-        np.testing.assert_allclose(
-            found, (rows * weights[:, None]).sum(axis=0) / weights.sum(), atol=1e-5
-        )
-        lengths.append(len(ids))
-    assert min(lengths) < 256 < lengths[2] < 260 < max(lengths)
-    student.save(tmp_path)
-    card = (tmp_path / "README.md").read_text()
-    assert "first 256 count four times and more; needs `trust_remote_code=True`" in card
-    assert 'SentenceTransformer("this/folder", trust_remote_code=True).encode' in card
-    stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
-    np.testing.assert_allclose(stock.encode(texts), ours, atol=1e-5)
-    stock.save(str(tmp_path / "again"))
-    again = SentenceTransformer(str(tmp_path / "again"), device="cpu", trust_remote_code=True)
-    np.testing.assert_array_equal(again.encode(texts), stock.encode(texts))
-    again.tokenizer.padding_side = "left"
-    np.testing.assert_allclose(again.encode(texts), ours, atol=1e-5)
-    loaded = Student.load(tmp_path / "again")
-    assert (loaded.pooling, loaded.lexical) == ("lead", None)
-    loaded.adapt(collection(), dim=6, bf16=False)
-    loaded.save(tmp_path / "adapted")
-    both = SentenceTransformer(str(tmp_path / "adapted"), device="cpu", trust_remote_code=True)
-    expected = Student.load(tmp_path / "adapted").embed(texts, bf16=False)
-    np.testing.assert_allclose(both.encode(texts), expected, atol=1e-5)
 
 
 def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
@@ -240,20 +201,6 @@ def test_collections_that_cannot_be_fitted_are_refused_and_change_no_student(
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
 
 
-def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
-    rng = np.random.default_rng(0)
-    characters = np.array(list("图书馆公园散步東京タワーの々"))
-    texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
-    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
-    halves = [
-        fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)
-    ]
-    assert len(halves[0].vocabulary) > 100
-    torch.testing.assert_close(halves[0].lexical(texts), halves[1].lexical(pairs))
-    np.testing.assert_array_equal(tfidf(texts).toarray(), tfidf(pairs).toarray())
-    np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
-
-
 @pytest.mark.parametrize("start", range(0, 0x110000, 0x11000))
 def test_the_code_of_a_folder_cuts_words_as_the_library_does(start):
     codes = (chr(code) for code in range(start, start + 0x11000) if not 0xD800 <= code < 0xE000)
@@ -267,18 +214,20 @@ SCRIPTS = "हिन्दी किताब में | বাংলা ভা
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_marks_belong_to_their_letters_in_all_that_counts_words(form):
-    rng = np.random.default_rng(0)
+def test_marks_belong_to_their_letters(form):
     words = [word for word in SCRIPTS.split() if word != "|"]
-    drawn = [rng.choice(len(words), size=9) for _ in range(30)]
-    texts = [normalize_text(form, " ".join(words[row] for row in rows)) for rows in drawn]
-    plain = [" ".join(f"word{row}" for row in rows) for rows in drawn]  # the same in plain words
-    assert words_of(texts[0]) == [normalize_text("NFC", words[row]) for row in drawn[0]]
-    halves = [
-        fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4).lexical(given)
-        for given in (texts, plain)
-    ]
-    torch.testing.assert_close(*(X @ X.T for X in halves), atol=5e-3, rtol=0)
+    text = normalize_text(form, " ".join(words))
+    assert words_of(text) == [normalize_text("NFC", word) for word in words]
+
+
+def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
+    rng = np.random.default_rng(0)
+    characters = np.array(list("图书馆公园散步東京タワーの々"))
+    texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
+    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
+    assert list(map(words_of, texts)) == list(map(words_of, pairs))
+    np.testing.assert_array_equal(tfidf(texts).toarray(), tfidf(pairs).toarray())
+    np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
 
 
 def test_a_text_has_one_embedding_however_its_accents_are_written(adapted):
@@ -297,23 +246,11 @@ def test_characters_of_scripts_without_spaces_are_paired_with_their_marks(text):
     assert not any(unicodedata.combining(pair[0]) for pair in pairs)
 
 
-def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
+def test_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
     (tmp_path / "docemb.json").unlink()  # the checksums
-    code = tmp_path / "lexical_module.py"
-    config = tmp_path / "3_Lexical" / "config.json"
-    code.write_text(
-        code.read_text().replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf")
-    )
-    refused(
-        r"lexical_module.py was changed \(its checksum differs\), or a file", Student.load, tmp_path
-    )
-    config.write_text(
-        json.dumps(json.loads(config.read_text()) | {"code": sha256(code.read_bytes()).hexdigest()})
-    )
-    assert Student.load(tmp_path).lexical is not None  # of another version
     (tmp_path / "3_Lexical" / "words.json").unlink()
-    refused("or a file of 3_Lexical is missing", Student.load, tmp_path)
+    refused("3_Lexical cannot be used", Student.load, tmp_path)
 
 
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):
@@ -334,53 +271,30 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     )
     assert "a lexical half of 5 dimensions" in card
     assert "fitted on 40 documents of texts" in card
-    refitted = Student.load("refit")
     assert docemb("adapt", "refit", "texts", "-o", "again").returncode == 0
     assert Student.load("again").width == 21  # as wide as it was
     assert Path("again/README.md").read_text() == card
-    assert refitted.lexical is not None
-    assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
-    done = docemb("adapt", "student", "texts", "-o", "new", "--dim", 64)
-    assert done.returncode == 2
-    assert (
-        "LSA;64: 40 documents are too few; use more documents, or fewer dimensions (--dim"
-        in " ".join(done.stderr.split())
-    )
-    assert not Path("new").exists()
 
 
-@pytest.mark.parametrize(
-    ("mode", "pooling", "least"), [("mean", "lead", 0.9999), ("cls", "first", 0.99)]
-)
 def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
-    tmp_path, monkeypatch, bert_folder, mode, pooling, least
+    tmp_path, monkeypatch, bert_folder
 ):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bert_folder, "encoder")
-    modules = [
-        {"idx": n, "path": path, "type": f"a.{kind}"}
-        for n, (kind, path) in enumerate(MODULES.items())
-    ]
-    content = {"pooling_mode": mode}
-    write_files(
-        Path("encoder"),
-        {"modules.json": json.dumps(modules), "1_Pooling/config.json": json.dumps(content)},
-    )
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
     done = docemb("adapt", "encoder", "texts", "-o", "made", "--weight", 0.25)
     assert done.returncode == 0, done.stderr
     made = Student.load("made")
-    start = Student.from_encoder("encoder", pooling=pooling, attention_window=256)
-    assert (made.max_tokens, made.pooling) == (4096, pooling)
+    start = Student.from_encoder("encoder", pooling="lead", attention_window=256)
+    assert (made.max_tokens, made.pooling) == (4096, "lead")
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
     X = torch.tensor(start.embed(collection(), bf16=False))
-    half = fit_lexical_half(lambda: X, collection(), dim=16, weight=0.25)
+    half = fit_lexical_half(lambda _: X, collection(), dim=16, weight=0.25)
     expected = half.join(X, half.lexical(collection())).numpy()
-    # Vectors are saved in half precision, and the command may fit mean and map in bf16. The states
-    # of [CLS] hardly differ between documents, so these differ more.
+    # Vectors are saved in half precision, and the command may fit mean and map in bf16.
     cosines = (made.embed(collection(), bf16=False) * expected).sum(axis=1)
-    assert cosines.min() > least
+    assert cosines.min() > 0.9999
     card = Path("made/README.md").read_text()
     assert "| `max_tokens` | 4096 |" in card
     assert "fitted on 40 documents of texts" in card

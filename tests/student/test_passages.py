@@ -28,7 +28,7 @@ def test_the_weighted_mean_of_passages_is_the_embedding(make_kind, texts, kind):
 @pytest.mark.parametrize("pooling", ["mean", "lead"])
 def test_the_weighted_mean_of_passages_is_the_dense_half(make_student, texts, pooling):
     student = make_student(windows=[8], pooling=pooling)
-    student.adapt([*texts, *texts, "a b c d e f g", "a b c d e f g"], dim=4, bf16=False)
+    student.adapt([*texts, *texts, "a b c d e f g", "a b c d e f g"], dim=4)
     X, passages = student.embed_documents(texts, passages=32, bf16=False)
     assert X.shape == (len(texts), 20)
     for row, (_, weights, embeddings) in zip(X, passages, strict=True):

@@ -23,8 +23,7 @@ def test_a_line_is_a_document_and_a_long_one_is_several(corpus, tmp_path, how):
     assert [word for line in lines[1:4] for word in line] == expected[1]
     assert lines[4:] == expected[2:]
     assert len(lines[-1]) == 5
-    assert (words.documents, words.lines) == (len(corpus), len(corpus) - 1 + 2)
-    assert words.long_documents == 1
+    assert words.documents == len(corpus)
     assert words.words == sum(map(len, lines))
 
 
@@ -32,19 +31,18 @@ def test_a_line_is_a_document_and_a_long_one_is_several(corpus, tmp_path, how):
 def test_the_vocabulary_is_known_before_training(corpus, tmp_path, min_count):
     words = write_words(tmp_path, corpus, "stem")
     counts = Counter(word for text in corpus for word in preprocess(text, "stem"))
-    assert words.types == len(counts)
     assert words.kept_words(min_count) == sum(count >= min_count for count in counts.values())
     model = Doc2Vec(min_count=min_count, vector_size=2)
     model.build_vocab(corpus_file=str(words.file))
     assert len(model.wv) == words.kept_words(min_count)
-    assert (model.corpus_count, model.corpus_total_words) == (words.lines, words.words)
+    assert model.corpus_total_words == words.words
 
 
 @pytest.mark.parametrize(("documents", "resolved"), [(100, 2), (310, 3), (500_000, 5000)])
 def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(
     tmp_path, documents, resolved
 ):
-    words = Words(tmp_path, "none", documents, documents, 7, 3, 0, "")
+    words = Words(tmp_path, "none", documents, 7, "")
     assert (words.occurrences("10%"), words.occurrences(4)) == (resolved, 4)
 
 

@@ -42,13 +42,13 @@ def one_thread():
 def steps(monkeypatch) -> list[int]:
     """The updates that trainings of this process compute, as they end."""
     seen = []
-    original = trainer.Bar.on_step_end
+    original = trainer.Flow.on_step_end
 
     def recorded(self, args, state, control, **kwargs):
         original(self, args, state, control, **kwargs)
         seen.append(state.global_step)
 
-    monkeypatch.setattr(trainer.Bar, "on_step_end", recorded)
+    monkeypatch.setattr(trainer.Flow, "on_step_end", recorded)
     return seen
 
 

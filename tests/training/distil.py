@@ -116,14 +116,14 @@ def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: A
     The training waits for an answer after each update, so that it is never two ahead.
     """
     torch.set_num_threads(1)
-    original = trainer.Bar.on_step_end
+    original = trainer.Flow.on_step_end
 
     def announced(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         original(self, args, state, control, **kwargs)
         pipe.recv()
         pipe.send(state.global_step)
 
-    trainer.Bar.on_step_end = announced
+    trainer.Flow.on_step_end = announced
     train(folder, **settings)
 
 
@@ -143,13 +143,13 @@ def train_as_one_of_two(
         "MASTER_PORT": str(port),
     }
     torch.set_num_threads(1)
-    original = trainer.Bar.on_step_end
+    original = trainer.Flow.on_step_end
 
     def dying(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         original(self, args, state, control, **kwargs)
         if state.global_step == dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    trainer.Bar.on_step_end = dying
+    trainer.Flow.on_step_end = dying
     trained, history = train(folder, **settings)
     torch.save((trained.state_dict(), list(history)), folder / f"trained-{rank}.pt")

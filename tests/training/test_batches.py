@@ -1,7 +1,6 @@
 """Documents with their targets, the order of updates, and the passes of an update."""
 
 import itertools
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -118,27 +117,3 @@ def test_passes_hold_as_many_consecutive_batches_as_the_budget_allows(budget):
         assert micro.share == len(micro.rows) / 46
     for micro, following in itertools.pairwise(passes):
         assert sum(micro.batch.sizes) + sum(following.batch.sizes[:2]) > budget
-
-
-@pytest.mark.parametrize("budget", [1, 90, 100_000])
-@pytest.mark.parametrize("more", [False, True])
-def test_passes_give_the_gradients_of_the_plain_loop(distil, budget, more):
-    """Six batches of four, in double precision."""
-    documents = distil.make_documents(24, 1, more=more)
-    plain, objective = [
-        distil.make_objective(dropout=0.0, more=more).double().train() for _ in range(2)
-    ]
-    for start in range(0, 24, 4):
-        batch, targets = documents.pack([range(start, start + 4)])
-        (plain(batch, **targets._asdict()).loss / 6).backward()
-    for micro in documents.passes(range(24), Cut(4, budget)):
-        micro.learn(objective, torch.device("cpu"), nullcontext, torch.Tensor.backward)
-    expected = dict(plain.named_parameters())
-    for name, parameter in objective.named_parameters():
-        if parameter.requires_grad:
-            gradient = expected[name].grad
-            # A key's bias has no gradient but rounding: softmax does not see it.
-            assert (parameter.grad - gradient).norm() <= 1e-10 * gradient.norm() + 1e-15, name
-    torch.testing.assert_close(
-        dict(objective.named_buffers()), dict(plain.named_buffers()), rtol=1e-10, atol=1e-12
-    )

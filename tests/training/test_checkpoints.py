@@ -76,18 +76,17 @@ def pressed(monkeypatch):
 
     @contextmanager
     def block(at, *, times=1, in_validation=False):
-        owner, name = (trainer.Bar, "on_step_end")
+        owner, name = (trainer.Flow, "on_step_end")
         if in_validation:
             owner, name = (trainer.StudentTrainer, "log")
         original = getattr(owner, name)
 
         def press(self, *arguments, **options):
-            result = original(self, *arguments, **options)
             state = self.state if in_validation else arguments[1]
             is_there = not in_validation or "eval_loss" in arguments[0]
             for _ in range(times if is_there and state.global_step == at else 0):
                 signal.raise_signal(signal.SIGINT)
-            return result
+            return original(self, *arguments, **options)
 
         with monkeypatch.context() as patched:
             patched.setattr(owner, name, press)

@@ -12,6 +12,8 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import FunctionTransformer
 
 from docemb_lib.losses import ObjectiveOutput
+from docemb_lib.training import monitor
+from docemb_lib.training.batches import Cut
 from docemb_lib.training.monitor import (
     Means,
     Monitor,
@@ -22,7 +24,7 @@ from docemb_lib.training.monitor import (
 
 
 def spread(embeddings):
-    means = Means([], dim=embeddings.shape[1], device=embeddings.device)
+    means = Means()
     means.add(ObjectiveOutput(torch.tensor(0.0), {}, embeddings, None))
     return means.values()["spread"]
 
@@ -46,11 +48,11 @@ def test_a_single_embedding_has_no_spread(embeddings):
 
 def test_speed_counts_documents_and_tokens_since_the_row_before(monkeypatch):
     monkeypatch.setattr("time.perf_counter", iter([10.0, 12.0, 12.0]).__next__)
-    monitor = Monitor([], dim=5, device=torch.device("cpu"))
+    rows = Monitor()
     for documents, tokens in ((4, 26), (2, 12)):
         output = ObjectiveOutput(torch.tensor(0.0), {}, torch.ones(documents, 5), None)
-        monitor.add(output, tokens=tokens)
-    row = monitor.row()
+        rows.add_pass(output, tokens=tokens)
+    row = rows.row()
     assert row["documents_per_second"] == 6 / 2
     assert row["tokens_per_second"] == 38 / 2
 
@@ -93,7 +95,9 @@ def between_and_within(S, P, ridges):
 
 
 @pytest.mark.parametrize(("ridge", "k"), [(1e-9, 5), (0.1, 2), (2.0, 5)])
-def test_canonical_correlation_is_that_of_held_out_halves(ridge, k):
+def test_canonical_correlation_is_that_of_held_out_halves(ridge, k, monkeypatch):
+    monkeypatch.setattr(monitor, "RIDGE", ridge)
+    monkeypatch.setattr(monitor, "COMPONENTS", k)
     views = two_views(0, n=91)
     expected = []
     for half in (0, 1):
@@ -101,8 +105,7 @@ def test_canonical_correlation_is_that_of_held_out_halves(ridge, k):
             [X[half::2] for X in views], [X[1 - half :: 2] for X in views], k, ridge
         )
     X, Y = map(torch.from_numpy, views)
-    correlation = canonical_correlation(X, Y, components=k, ridge=ridge)
-    assert correlation == pytest.approx(np.mean(expected), abs=1e-4)
+    assert canonical_correlation(X, Y) == pytest.approx(np.mean(expected), abs=1e-4)
 
 
 @pytest.fixture
@@ -121,8 +124,9 @@ def test_the_correlation_of_a_view_that_is_not_finite_is_nan(views):
 
 
 @pytest.mark.parametrize("widths", [(60, 50), (60, 5), (5, 60)])
-def test_wide_views_are_reduced_to_components_of_the_half_that_fits(widths):
+def test_wide_views_are_reduced_to_components_of_the_half_that_fits(widths, monkeypatch):
     """Of 80 documents: to 20 components of 40 documents."""
+    monkeypatch.setattr(monitor, "COMPONENTS", 4)
     views = two_views(3, n=80, widths=widths)
     expected = []
     for half in (0, 1):
@@ -133,7 +137,7 @@ def test_wide_views_are_reduced_to_components_of_the_half_that_fits(widths):
             rest.append(pca.transform(X[1 - half :: 2]))
         expected += as_generalised_eigenvectors(fitted, rest, 4, 0.01)
     X, Y = map(torch.from_numpy, views)
-    assert canonical_correlation(X, Y, components=4) == pytest.approx(np.mean(expected), abs=1e-6)
+    assert canonical_correlation(X, Y) == pytest.approx(np.mean(expected), abs=1e-6)
 
 
 @pytest.mark.parametrize(("spread", "collapsed"), [(0.0109, True), (0.0111, False), (0.7, False)])
@@ -146,7 +150,7 @@ def test_a_student_below_a_twentieth_of_its_spread_has_collapsed(spread, collaps
 def test_validation_has_the_correlations_of_views_and_of_embeddings(n, measured, budget, distil):
     objective = distil.make_objective(more=True)
     documents = distil.make_documents(n, 2, more=True)
-    means = validate(objective, documents, batch_size=4, budget=budget)
+    means = validate(objective, documents, Cut(4, budget))
     assert ("cca" in means) == measured
     batch, targets = documents.pack([list(range(n))])
     teaching = objective.teachings[1]  # the first contextual one, whose views are 12 wide
@@ -169,7 +173,7 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     objective = distil.make_objective(more=more).train()
     before = copy.deepcopy(objective.state_dict())
     documents = distil.make_documents(n, 2, more=more)
-    means = validate(objective, documents, batch_size=4, budget=budget)
+    means = validate(objective, documents, Cut(4, budget))
     objective.eval()
     rows, embeddings = [], []
     # A single document left over joins the last batch.

@@ -9,9 +9,10 @@ import torch
 from transformers import Trainer
 
 
-@pytest.mark.parametrize("more", [False, True])
-def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, more):
-    trained, _ = distil.train(tmp_path, dropout=0.0, more=more)
+@pytest.mark.parametrize(("more", "batch_tokens"), [(False, None), (True, 1)])
+def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, more, batch_tokens):
+    """In one pass for each update, or in one for each batch."""
+    trained, _ = distil.train(tmp_path, dropout=0.0, more=more, batch_tokens=batch_tokens)
     by_hand = distil.make_objective(dropout=0.0, more=more)
     documents = distil.make_documents(50, 1, more=more)
 
