@@ -104,7 +104,8 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
 def print_evaluation(final: Final, metric: str = "map") -> None:
     """Print a table of models and tasks. metric: the one that decides on retrieval."""
     title = f"Test scores (accuracy; {METRIC_NAMES[metric]} for retrieval) with 95% intervals"
-    print_table(final.board.reset_index(), title)
+    board = final.board.reset_index()
+    print_table(board.assign(model=board["model"].map(typeset)), title)
     console.print(TERMS)
 
 
@@ -129,7 +130,7 @@ def _together(runs: Mapping[Run, records.Record]) -> Final:
     last = [*runs][-1]
     comparable = {run: r for run, r in runs.items() if r.setting == runs[last].setting}
     short = short_labels({run.label: run for run in comparable})
-    names = {label: f"student {typeset(name)}" for label, name in short.items()}
+    names = {label: f"student {name}" for label, name in short.items()}
     names[last.label] = "this student"
     finals = [Final.of_record(r, r.label).called(names) for r in comparable.values()]
     intervals = pd.concat([final.last for final in finals])
