@@ -1,4 +1,4 @@
-"""How models are scored on a task: the thesis' two protocols, and few-shot heads.
+"""How models are scored on a task: the thesis' two protocols.
 
 Validation (chapter 4): train and validation splits are cut to 10,000 examples; a task without a
 validation split is cross-validated on its cut train split. Final evaluation (chapter 5): rounds
@@ -7,13 +7,10 @@ with heads on 1,000, 10,000 and all train examples, always scored on the whole t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from docemb_lib.evaluation.retrieval import Embeddings
 from docemb_lib.evaluation.tasks import (
     SEEDS,
     Embedder,
@@ -21,11 +18,9 @@ from docemb_lib.evaluation.tasks import (
     Score,
     Task,
     downsample,
-    predict,
-    score_predictions,
     warn_of_problems,
 )
-from docemb_lib.settings.sections import HEADS, HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 
 def evaluate(
@@ -67,34 +62,3 @@ def for_validation(task: HeadTask, limit: int) -> HeadTask:
         if split != "test":
             splits[split] = data.take(downsample(data.labels, limit))
     return replace(task, splits=splits)
-
-
-def few_shot_scores(
-    task: HeadTask,
-    embeddings: Embeddings,
-    *,
-    per_class: Sequence[int] = (5,),
-    draws: int = 10,
-    head: HeadSettings = HEADS["few-shot"],
-) -> pd.DataFrame:
-    """Return the scores of a head per number of examples and draw.
-
-    Columns: per_class, draw, metric (accuracy and f1_macro), value. embeddings: (N, D), row i
-    belongs to document i of `task.documents("test")`.
-    """
-    train, test = task.head_inputs(embeddings, "test", head)
-    runs = [(number, draw) for number in per_class for draw in range(draws)]
-    jobs = [(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
-    score = score_predictions(predict(train, test, jobs, head), test.labels)
-    frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(**score.by_seed)
-    return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
-
-
-def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
-    """Return the rows of `number` examples of each class, or all of a smaller class, ascending.
-
-    A larger number keeps the examples of a smaller one.
-    """
-    rng = np.random.default_rng(draw)
-    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    return np.sort(np.concatenate([rng.permutation(rows)[:number] for rows in members]))

@@ -7,7 +7,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from docemb_lib.evaluation import Classification, Labelled, protocols
 from docemb_lib.evaluation.heads import train_and_predict
-from docemb_lib.evaluation.tasks import downsample, score_predictions
+from docemb_lib.evaluation.tasks import downsample
 from docemb_lib.settings.sections import HeadSettings
 
 QUICK = HeadSettings(learning_rate=1e-2, epochs=3)
@@ -99,29 +99,3 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
         score = task.score(embeddings, head=QUICK, seeds=2, examples=examples)
         assert score.by_seed == expected.by_seed
         assert score.per_example["accuracy"].shape == (2, 70)
-
-
-def test_few_shot_scores_are_those_of_single_heads_and_rise_with_the_examples():
-    task, embeddings = clouds(train=90, test=50)
-    head = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=9)
-    scores = protocols.few_shot_scores(task, embeddings, per_class=(1, 7), draws=3, head=head)
-    assert len(scores) == 2 * 3 * 2
-    y = np.array(task.splits["train"].labels)
-    for (number, draw), of_draw in scores.groupby(["per_class", "draw"]):
-        jobs = [(protocols.draw_per_class(y, number, draw=draw), draw)]
-        predictions = train_and_predict(embeddings[:90], y, embeddings[90:], jobs, head)
-        score = score_predictions(predictions, np.array(task.splits["test"].labels))
-        values = [[value] for value in of_draw.sort_values("metric")["value"]]
-        assert values == list(score.by_seed.values())
-    means = scores.groupby(["per_class", "metric"])["value"].mean()
-    assert means[7, "accuracy"] > max(0.6, means[1, "accuracy"] + 0.05)
-
-
-def test_draws_have_equal_classes_and_keep_smaller_draws():
-    labels = np.array([0, 1, 2] * 10 + [0] * 50)
-    drawn = {number: protocols.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
-    for number, rows in drawn.items():
-        assert np.bincount(labels[rows]).tolist() == [number] * 3
-        assert len(set(rows.tolist())) == len(rows)
-    assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
-    assert not np.array_equal(drawn[4], protocols.draw_per_class(labels, 4, draw=5))
