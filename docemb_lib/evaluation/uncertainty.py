@@ -181,23 +181,20 @@ def all_results(
     the end come those by the main metrics on all tasks, OVERALL: K arrays (M, N). Models without
     some task (BM25 ranks only) are missing there. Columns: model, task, metric, examples.
     """
-    tasks = dict.fromkeys(task for by_task in scores.values() for task in by_task)
-    everywhere = [model for model, by_task in scores.items() if len(by_task) == len(tasks)]
+    table = pd.DataFrame(scores)  # tasks x models; NaN: not scored
+    everywhere = list(map(str, table.dropna(axis=1)))
     main = []
-    for task in tasks:
-        by_model = {model: by_task[task] for model, by_task in scores.items() if task in by_task}
-        first = next(iter(by_model.values()))
+    for task, row in table.iterrows():
+        by_model = row.dropna()
+        first = by_model.iloc[0]
         for metric in first.per_example if extra else [first.metric]:
-            results = {}
-            for model, score in by_model.items():
-                results[model] = score.of_examples(metric)
-            X = np.stack(list(results.values()))
-            yield _described(list(results), task, metric, X.shape[1]), [X]
-            if metric == first.metric:
-                main.append([results[model] for model in everywhere])
-    if len(main) > 1 and everywhere:
-        examples = [np.stack(X) for X in main]
-        yield _described(everywhere, OVERALL, "mean", sum(X.shape[1] for X in examples)), examples
+            X = np.stack([score.of_examples(metric) for score in by_model])
+            yield _described(list(by_model.index), str(task), metric, X.shape[1]), [X]
+        if everywhere:
+            main.append(np.stack([score.of_examples() for score in row[everywhere]]))
+    if len(main) > 1:
+        examples = sum(X.shape[1] for X in main)
+        yield _described(everywhere, OVERALL, "mean", examples), main
 
 
 def _described(models: list[str], task: str, metric: str, examples: int) -> pd.DataFrame:
