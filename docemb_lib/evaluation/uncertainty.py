@@ -129,7 +129,7 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
         )
     frames = []
     for frame, examples in all_results(scores, extra=False):
-        for place in np.flatnonzero(frame["model"] == reference):
+        for place in np.flatnonzero(frame["model"] == reference):  # none where it lacks the task
             ahead = [X - X[place] for X in examples]
             D = side_by_side(ahead)
             frame["reference"] = reference
