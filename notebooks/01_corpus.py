@@ -383,7 +383,7 @@ figures.table(records.frame("01_corpus")[columns].convert_dtypes(), digits=1)
 #
 # * D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied Linguistics,
 #   Charles University, Prague 2023 (Tables 4.1, 5.1 and 5.3 to 5.7).
-# * B. Efron: *Better Bootstrap Confidence Intervals*. JASA 1987.
+# * B. Efron and R. J. Tibshirani: *An Introduction to the Bootstrap*. Chapman and Hall, 1993.
 # * S. Holm: *A Simple Sequentially Rejective Multiple Test Procedure*. Scandinavian Journal of Statistics 1979.
 #
 # **Your own documents.** `docemb init FOLDER` writes a profile for them. `02_paragraph_vector` fits contextual teachers.
