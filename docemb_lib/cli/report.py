@@ -61,10 +61,10 @@ def report(planned: Sequence[Run]) -> Report:
         evaluations.append(typeset_models(recorded, shown))
     evaluation = evaluations[-1]
     evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
-    choice = evaluation.choice()
-    how = _command_for(evaluation.model(choice.model), students[-1], run)
+    model, reason = evaluation.choice()
+    how = _command_for(evaluation.model(model), students[-1], run)
     which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
-    take = f"Take {choice.model}: {choice.reason}{how}."
+    take = f"Take {model}: {reason}{how}."
     said = " ".join(conclusion_of(run).split())
     added = [each for each in re.split(r"(?<=\.) ", said) if each.startswith(WITHOUT_CONTEXTUAL)]
     sentences = [which, evaluation.standing(), *added, take, evaluation.without_labels]

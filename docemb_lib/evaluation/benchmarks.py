@@ -236,7 +236,7 @@ def task_lengths(
     """
     frames = []
     for split, data in task.splits.items():
-        documents = documents_of(data)
+        documents = documents_of(task.name, data)
         columns = {name: count([*documents.values()]) for name, count in counters.items()}
         ids = [id for column in data.columns for id in column.ids]
         frames.append(pd.DataFrame(columns, [*documents]).loc[ids].assign(split=split))

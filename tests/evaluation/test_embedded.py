@@ -12,7 +12,7 @@ from docemb_lib.evaluation.catalogue import (
     profile_task,
 )
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.tasks import SPLITS
+from docemb_lib.evaluation.tasks import SPLITS, documents_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation
 from docemb_lib.teachers import LSA
@@ -66,7 +66,7 @@ def test_splits_share_no_page_and_depend_on_the_seed_and_not_on_the_order_of_row
     task = built(name, rows)
     assert isinstance(task, KINDS[name])
     for split, data in task.splits.items():
-        for text in data.texts:
+        for text in documents_of(name, data).values():
             assert [row["split"] for row in rows if text in row["text"]] == [split]
     assert task == built(name, rows[::-1])
     assert built(name, rows, limit=60) != built(name, rows, limit=60, seed=1)
@@ -146,7 +146,7 @@ def test_a_page_needs_an_unrelated_page_for_each_link():
             row["see_also"] = sorted(others)
     source_of = {row["text"]: row["source"] for row in rows}
     pairs = built("see-also-pairs", rows).splits["test"]
-    assert {source_of[text] for text in pairs.texts} == {"torch"}
+    assert {source_of[text] for text in (*pairs.first, *pairs.second)} == {"torch"}
     assert sum(pairs.labels) * 2 == len(pairs.labels)
 
 
