@@ -43,8 +43,9 @@ class History(NamedTuple):
 
     A row of `train` has means since the row before: the loss and its parts by name, grad_norm,
     learning_rate, norm, spread, documents_per_second and tokens_per_second. A row of `validation`
-    has the loss, its parts, norm, spread, collapsed (1 where the spread is below
-    a twentieth of that in the first row, else 0), and cca and cca_embeddings where there are enough documents for them (see `validate`).
+    has the loss, its parts, norm, spread, collapsed (1 where the spread is below a twentieth of
+    that in the first row, else 0), and cca and cca_embeddings where there are enough documents for
+    them (see `validate`).
     """
 
     train: list[dict[str, float]]
