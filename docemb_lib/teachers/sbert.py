@@ -176,17 +176,16 @@ class SBERT:
         padded = encoder.tokenizer.pad({"input_ids": chunks}, return_tensors="pt", verbose=False)
         features = padded.to(device)
         autocast = torch.autocast(device.type, torch.bfloat16, enabled=self.bf16)
+        modules = list(encoder)
         with torch.inference_mode(), autocast:
             if self._is_packed:
-                transformer, *others = encoder
+                transformer = modules.pop(0)
                 states = hidden_states(transformer.auto_model, pack(chunks))  # (T, D)
                 is_token = features["attention_mask"].bool()  # (chunks, t)
                 features["token_embeddings"] = states.new_zeros(*is_token.shape, states.shape[1])
                 features["token_embeddings"][is_token] = states
-                for module in others:
-                    features = module(features)
-            else:
-                features = encoder(features)
+            for module in modules:
+                features = module(features)
         return features["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:

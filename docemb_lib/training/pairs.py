@@ -161,7 +161,7 @@ class PairBatch(NamedTuple):
             backward=backward,
         )
         losses = {"contrast": contrast.mean()}
-        if model.head is not None and model.mlm_weight:
+        if model.mlm_weight:
             losses["mlm"] = contrast.new_zeros(())
             words = model.student.model.get_input_embeddings().weight
             predicted = sum(int((part.labels != NO_LABEL).sum()) for part in self.parts)

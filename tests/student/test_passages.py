@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.preprocessing import normalize
 
 from docemb_lib.student import pack
 from docemb_lib.student.passages import passage_sizes
@@ -76,12 +75,3 @@ def test_an_empty_text_is_one_passage_without_characters(make_student):
 def test_passages_of_a_few_tokens_are_refused(make_student, refused):
     embed = make_student(windows=[8]).embed_documents
     refused("passages: got 7 tokens", embed, ["a"], passages=7)
-
-
-def test_passages_find_the_query_that_they_answer(converted, texts):
-    """A sentence of a long document is nearer to its own passage than to the others."""
-    text = max(texts, key=len)
-    _, (passages,) = converted.embed_documents([text], passages=128, bf16=False)
-    start, end = passages.spans[2]
-    query = normalize(converted.embed([text[start:end]], bf16=False))[0]
-    assert np.argmax(normalize(passages.embeddings) @ query) == 2
