@@ -9,6 +9,7 @@ import re
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
 from docemb_lib.settings.sections import CONTEXTUAL_LOSSES
 
+STUDENT = "student "  # how the labels of final students begin
 PAPER = Parameters()  # the settings of the papers
 LETTERS = {"delta": "δ", "beta": "β"}  # of SoftCCA
 # Parts of labels as figures print them.
@@ -73,14 +74,15 @@ def weighting_label(p: Parameters) -> str:
     return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
 
 
-def final_label(p: Parameters) -> str:
-    """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`."""
-    return f"student {_student_label(p)};{_sizes(p)}"
+def final_label(p: Parameters, *, projections: bool = True) -> str:
+    """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`.
 
-
-def short_final_label(p: Parameters) -> str:
-    """The same without projections: `cosine;384;λ=0.5;DM;700 docs`."""
-    return f"{_student_label(p, projections=False)};{_sizes(p)}"
+    Without projections: `student cosine;384;λ=0.5;DM;700 docs`.
+    """
+    label = STUDENT + weighting_label(p)
+    if p.contextual_teacher is not None:
+        label += f";{contextual_label(p, projections=projections)}"
+    return f"{label};{_sizes(p)}"
 
 
 def pairs_label(p: Parameters) -> str:
@@ -112,13 +114,6 @@ def _short_number(match: re.Match[str]) -> str:
     """`λ .5` for `λ=0.5`."""
     name, value = match.groups()
     return f"{name[0]} {float(value):g}".replace(" 0.", " .")
-
-
-def _student_label(p: Parameters, *, projections: bool = True) -> str:
-    label = weighting_label(p)
-    if p.contextual_teacher is not None:
-        label += f";{contextual_label(p, projections=projections)}"
-    return label
 
 
 def _sizes(p: Parameters) -> str:

@@ -134,6 +134,7 @@ class Student(Encoder):
         that do not belong together.
         """
         source = resolve(str(folder_or_id))
+        loading.check_files(Path(source))
         config = loading.load_config(source)
         if config.model_type not in loading.LONG:
             raise loading.no_student(str(folder_or_id), config.model_type)

@@ -25,7 +25,7 @@ from docemb_lib.runs import records
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.labels import short_final_label
+from docemb_lib.settings.labels import STUDENT, final_label
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STRUCTURAL_LOSS
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import (
@@ -308,7 +308,8 @@ def short_labels(keys: Mapping[str, Run]) -> dict[str, str]:
     short = {}
     for label, key in keys.items():
         if key.notebook == EVALUATION.name:
-            short[label] = short_final_label(key.profile.parameters)
+            whole = final_label(key.profile.parameters, projections=False)
+            short[label] = whole.removeprefix(STUDENT)
     uses = Counter(short.values())
     return {label: name for label, name in short.items() if uses[name] == 1}
 

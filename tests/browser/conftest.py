@@ -31,7 +31,6 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-SCREENSHOTS = os.environ.get("DOCEMB_SCREENSHOTS")  # a folder for pictures of the pages
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
@@ -141,30 +140,6 @@ class OpenNotebook:
         pictures = [figure.screenshot(animations="disabled") for figure in shown]
         self.page.set_viewport_size(size)
         return pictures
-
-    def screenshot(self, name: str) -> None:
-        """Save a picture of the whole notebook where somebody asks for some.
-
-        Of a page that is many screens high it takes seconds.
-        """
-        if SCREENSHOTS is None:
-            return
-        size = self.page.viewport_size
-        for _ in range(2):  # the second pass includes cells that grew in the first
-            height = self.page.evaluate(
-                f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight"
-            )
-            self.page.set_viewport_size(
-                {"width": size["width"], "height": min(16_000, height + 120)}
-            )
-            self.page.wait_for_timeout(200)
-        self.page.evaluate(
-            f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}"
-        )
-        file = Path(SCREENSHOTS, f"{name}.png")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        self.page.locator(SHOWN).screenshot(path=file)
-        self.page.set_viewport_size(size)
 
     def labels(self) -> list[str]:
         """The labels of all controls, from top to bottom."""

@@ -190,5 +190,5 @@ def test_parameters_that_are_no_grid_and_a_grid_of_another_notebook_are_refused(
     refused(said, sweep, "05", [{"lam": 0.5}, {"lamm": 0.5}], profile="small")
     said = r"mine.yaml: it is for notebook 05_weighting, not for 03_structural; name 05_weighting"
     refused(said, resolve, "{notebook: 05_weighting, runs: [{lam: 1}]}", "03")
-    said = r"grid nowhere\.yaml: there is no such file; give"
+    said = r"grid 'nowhere\.yaml' is unknown .*; give one of these"
     refused(said, load_grid, "nowhere.yaml", Profile.load("small"))

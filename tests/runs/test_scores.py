@@ -11,7 +11,7 @@ import pytest
 from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.cli.report import report
+from docemb_lib.cli.report import print_report
 from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval, Score, protocols
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, differences, holm, score_intervals
@@ -301,17 +301,6 @@ def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
     assert rows.query("model == 'student'")["difference"].item() == pytest.approx(expected)
 
 
-THIS = "Take this student, adapted: every simpler model is shown to be worse, and no model is"
-EQUAL = f"Take {UNTRAINED_ADAPTED}: it is the simplest model that is not shown to be worse"
-EMBED = "; `docemb embed outputs/students/{} INPUT -o embeddings.parquet` embeds documents with it."
-MAKE = "makes it for your documents, without training."
-CASES = [
-    ("06_evaluation", [], THIS, EMBED),
-    ("06_evaluation", [UNTRAINED_ADAPTED], EQUAL, MAKE),
-    ("07_simde", [], "Take this student: every simpler model is shown to be worse", "be better."),
-]
-
-
 def publish(run, final, conclusion=""):
     """Leave a run as its execution would."""
     record = record_of(run, student="trained")
@@ -321,46 +310,34 @@ def publish(run, final, conclusion=""):
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), run.folder / NOTEBOOK)
 
 
-SAID = "Beside the same student without the contextual teacher (alone) it is better on sort."
-
-
-@pytest.mark.parametrize(("notebook", "equal", "says", "how"), CASES)
-def test_a_report_says_what_was_found_and_what_to_take(
-    rounds, workspace_root, small, notebook, equal, says, how
+def test_a_plan_ends_with_one_table_and_what_its_last_evaluation_concludes(
+    rounds, workspace_root, small, capsys
 ):
-    """equal: references that are not shown to be worse."""
     rounds("1k", "all")
-    run = Run(notebook, small)
+    run = Run("06_evaluation", small)
     student = STUDENT.called(run.label)
-    models = [student, *MODELS[1:]]
-    if notebook == "06_evaluation":
-        student = scored_model(student.identity._replace(form=Form.ADAPTED), "student")
-        models = [*models[:1], student, *MODELS[2:], BEFORE_ADAPTED]
-    final = evaluated(models, student)
-    is_equal = final.comparison["reference"].isin(equal)
-    verdicts = is_equal.map({True: "no difference shown", False: "better"})
-    final = final._replace(comparison=final.comparison.assign(verdict=verdicts))
-    publish(run, final, "It is good.\n" + SAID.replace("(alone) ", "(alone)\n"))
-    elsewhere = Run.of(notebook, small.with_tasks(["halves"], source="test"), seed=1)
-    publish(elsewhere, final._replace(intervals=final.intervals.assign(value=0.123)))
-    corpus = small.corpus.model_copy(update={"source": "local"})
-    run.profile = small.model_copy(update={"corpus": corpus})  # the key is that of the other
+    final = evaluated([student, *MODELS[1:]], student)
     (workspace_root / "trained").mkdir()
-    board, summary, (*_, named) = report([elsewhere, run])
-    assert named == ("student", f"outputs/students/{run.slug}")
-    assert (workspace_root / named[1]).resolve() == workspace_root / "trained"
-    which, compared, said, taken = summary.splitlines()
-    assert which.startswith("This student: ")
-    assert compared.startswith(f"In the mean over 2 tasks, {student.called('this student').label} ")
-    assert f" is better than the best of 4 references, {SBERT_CHUNKS} (." in compared
-    assert said == SAID
-    assert taken.startswith(says)
-    assert taken.endswith(how.format(run.slug))
-    expected = final.called({run.label: "this student"}).board.xs("all")
-    assert [*board.index] == [*expected.index]
-    assert (board["mean"] == expected["mean over tasks"].str.replace("\xa0", " ")).all()
-    rows = final.scores.query("round == 'all' and task == 'sort' and model == 'TF-IDF'")
-    assert board.loc["TF-IDF", "sort"] == pytest.approx(rows["value"].mean())
+    publish(run, final, "It is good.")
+    other = Run.of("06_evaluation", small, seed=1)
+    publish(other, final.called({run.label: other.label}), "Others are good.")
+    elsewhere = Run.of("06_evaluation", small.with_tasks(["halves"], source="test"), seed=2)
+    publish(elsewhere, final._replace(intervals=final.intervals.assign(value=0.123)))
+    run.profile = small.model_copy(update={"corpus": small.corpus})  # the key is that of the other
+    print_report([elsewhere, other, run], whole_plan=True)
+    shown = capsys.readouterr().out
+    expected = final.called({run.label: "this student"})
+    board = expected._replace(intervals=expected.last).board
+    scores = board.loc["this student", "mean over tasks"].split("\xa0")[0]
+    for model in (*board.index, "student cosine, 64, λ .5, PV, 24 docs, seed 1"):
+        assert f"│ {model} " in shown
+    assert shown.count(scores) == 2  # of this student and of the other
+    assert "0.123" not in shown
+    assert "Others" not in shown
+    *_, said, _, _, link = shown.splitlines()
+    assert said == "It is good."
+    assert link == f"student:            outputs/students/{run.slug}"
+    assert (workspace_root / "outputs/students" / run.slug).resolve() == workspace_root / "trained"
 
 
 @pytest.mark.parametrize(("tasks", "said"), [(["halves"], True), (["halves", "links"], False)])
