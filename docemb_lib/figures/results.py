@@ -100,7 +100,7 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     scores = _normalised(runs[runs["metric"].isin(MAIN_METRICS)])
     of_model = [name for name in ("group", "thesis", *PUBLISHED_BOX) if name in scores]
     rows = scores.groupby("model")[of_model].first()
-    rows["mean"] = mean_over_tasks(scores).groupby("model")["value"].mean()
+    rows["mean"] = mean_over_tasks(scores)
     rows = rows.sort_values("mean", ascending=False, kind="stable")
 
     over_seeds = scores.groupby(["model", "task"], sort=False)[["value", "low", "high"]]

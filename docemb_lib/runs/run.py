@@ -243,7 +243,7 @@ class Run(RunFolder):
         """
         scores = last_round(scores)
         student = scores[scores["model"] == self.label]
-        metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
+        metrics = {"mean": float(mean_over_tasks(student).mean())}
         by_task: Any = student.groupby(["task", "metric"])["value"].mean()
         metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
         return metrics | self._trained_metrics

@@ -141,6 +141,7 @@ def _write_model(student: Encoder, folder: Path) -> None:
         weights[name] = tensor.detach().cpu().contiguous()
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
+    config.dtype = model.dtype  # transformers sets it when it loads a model
     D = config.hidden_size
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
     # warning of missing weights and from drawing random ones. A row has D weights and a bias.

@@ -163,7 +163,7 @@ class Neighbourhoods:
     def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, queries first, as they were scored."""
         data = self.run.scorer.task(task).splits["test"]
-        text_of = documents_of(data)
+        text_of = documents_of(task, data)
         queries = [data.ids[row] for row in data.queries] if isinstance(data, Ranking) else []
         ids = list(dict.fromkeys([*queries, *text_of]))[:POOL]
         documents = {id: text_of[id] for id in ids}

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.probes import (
     Distance,
-    Distances,
     Plane,
     measure_distances,
     principal_plane,
@@ -44,7 +43,7 @@ TRAINING = 150
 
 class StudentDistances(NamedTuple):
     lengths: np.ndarray  # (N,), structural tokens of the documents
-    measured: dict[Distance, dict[str, Distances]]  # by student, in the order of display
+    measured: dict[Distance, dict[str, np.ndarray]]  # by student, in the order of display
 
     def tidy(self) -> pd.DataFrame:
         """All students in one frame: distance, model, and the columns of `tidy_distances`."""
@@ -54,7 +53,7 @@ class StudentDistances(NamedTuple):
         return pd.concat(frames, ignore_index=True)
 
 
-def _tidy(by_model: Mapping[str, Distances]) -> pd.DataFrame:
+def _tidy(by_model: Mapping[str, np.ndarray]) -> pd.DataFrame:
     frames = [tidy_distances(part).assign(model=model) for model, part in by_model.items()]
     return pd.concat(frames, ignore_index=True)
 
@@ -68,7 +67,7 @@ def distances_to_teacher(
     rows = len(corpus.split("validation"))
     teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
     names = short_names(models, run.label)
-    measured: dict[Distance, dict[str, Distances]] = {name: {} for name in get_args(Distance)}
+    measured: dict[Distance, dict[str, np.ndarray]] = {name: {} for name in get_args(Distance)}
     for model in models:
         student = validation_embeddings(corpus, model)
         for distance, by_model in measured.items():
@@ -98,7 +97,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
             raise InputError(f"{few}; choose a wider range with at least {LEAST}")
         measured = distances.measured[distance]
         names = models if loss == ALL_LOSSES else [loss]
-        parts = {model: measured[model].part(chosen, negatives) for model in names}
+        parts = {model: measured[model][chosen, : 1 + negatives] for model in names}
 
         margin = f"max-margin {'MSE' if distance == 'mse' else distance}, γ = {gamma:g}"
         rows = [(model, *separation(part, gamma=gamma)) for model, part in parts.items()]
@@ -116,7 +115,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         )
         return Answer(text, figure, alt)
 
-    most = distances.measured["cosine"][models[0]].negative.shape[1]
+    most = distances.measured["cosine"][models[0]].shape[1] - 1
     ends = (int(lengths.min()), int(lengths.max()))
     losses = {model: model for model in (ALL_LOSSES, *models)}
     units = {name: key for key, name in UNITS.items()}

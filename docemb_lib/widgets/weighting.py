@@ -71,7 +71,7 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     scores = run.scorer.recorded(models)
     if fingerprint not in scores:
         return points.head(0)
-    tests = differences(scores, fingerprint, tested=False)
+    tests = differences(scores, fingerprint)
     tests = tests.rename(columns={"model": "fingerprint", "difference": "value"})
     places = points[[*PLACE, "fingerprint"]].drop_duplicates()
     return tests.merge(places, on="fingerprint")[COLUMNS]

@@ -76,7 +76,7 @@ SEPARATION = """
 import numpy as np
 from sklearn.metrics import roc_auc_score
 found = distances.measured["mse"]["this student: cosine"]
-near, far = found.positive, found.negative[:, 0]
+near, far = found[:, 0], found[:, 1]
 print(f"{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}", end="")
 """
 

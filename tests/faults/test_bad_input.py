@@ -77,16 +77,13 @@ COMMANDS = [
 BAD = ["run", "--profile", "bad"]
 BASE = "base: small.yaml\n"
 NAMED = r"(bad.*|^Error: (\w+ \(.*\): )?)"  # the file, or the run before the field
-CASES = []
+SMALL = {"params/g.yaml": "runs: [{}]"}
+CASES = [(shlex.split(command), files, said) for command, files, said in COMMANDS]
+CASES += [([*SWEEP, "-p", text], SMALL, said) for text, said in PARAMETERS]
+CASES += [(SWEEP, {"params/g.yaml": text}, said) for text, said in GRIDS]
 for text, said in PROFILES:
     whole = text if text.startswith("base:") else BASE + text
     CASES.append((BAD, {"params/bad.yaml": whole}, f"{NAMED}({said})"))
-for text, said in PARAMETERS:
-    CASES.append(([*SWEEP, "-p", text], {"params/g.yaml": "runs: [{}]"}, said))
-for text, said in GRIDS:
-    CASES.append((SWEEP, {"params/g.yaml": text}, said))
-for command, files, said in COMMANDS:
-    CASES.append((shlex.split(command), files, said))
 CASES.append((BAD, {"params/bad.yaml": b"name: caf\xe9"}, "not readable as YAML .*utf-8"))
 
 

@@ -87,7 +87,7 @@ def test_the_distance_explorer_shows_the_separation_of_what_is_chosen(
     assert tables(text)["separation"]["AUC"].tolist() == [f"{auc:.3f}" for auc, _ in expected]
     text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
     chosen = np.arange(10, 19) // 6 == 2  # 12 to 17 tokens
-    expected = separation(distances.measured["mse"]["before"].part(chosen, 4), gamma=0.3)
+    expected = separation(distances.measured["mse"]["before"][chosen, :5], gamma=0.3)
     row = {"student": "before", "AUC": f"{expected[0]:.3f}"}
     row["max-margin MSE, γ = 0.3"] = f"{expected[1]:.4g}"
     assert tables(text)["separation"].to_dict("records") == [row]

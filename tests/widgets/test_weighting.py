@@ -27,7 +27,7 @@ def a_run(**parameters):
 def answered(share):
     """The score of forty examples, of which this share is answered correctly."""
     answers = (np.arange(40) < round(40 * share)).astype(np.float32)[None]
-    return Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})
+    return Score({"accuracy": answers})
 
 
 def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
@@ -101,8 +101,7 @@ def of_two_runs(workspace_root):
     scores = {}
     for name, answers in ANSWERS.items():
         values = answers.astype(np.float32)[None]
-        score = Score("accuracy", (float(values.mean()),), per_example={"accuracy": values})
-        scores[name] = {"sort": score}
+        scores[name] = {"sort": Score({"accuracy": values})}
     run.scorer = SimpleNamespace(
         recorded=lambda models: scores,
     )
