@@ -145,11 +145,11 @@ def test_the_notebook_on_own_documents_takes_what_adapt_has_embedded(
     done("adapt", student_folder, "texts.jsonl", "-o", "mine")
     done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
     assert sum(forwarded) == N
-    cells = jupytext.read(REPOSITORY / "notebooks" / "08_own_documents.py").cells
+    cells = jupytext.read(REPOSITORY / "notebooks" / "09_own_documents.py").cells
     (cell,) = [cell.source for cell in cells if "student.adapt(" in cell.source]
     texts = [row["text"] for row in documents()]
     names = {"Path": Path, "Student": Student, "time": time}
     names |= {"adapted": "mine", "save_to": None, "texts": texts}
-    exec(compile(cell, "08_own_documents.py", "exec"), names)
+    exec(compile(cell, "09_own_documents.py", "exec"), names)
     assert sum(forwarded) == N
     np.testing.assert_array_equal(names["Y"], np.load("kept.npy"))

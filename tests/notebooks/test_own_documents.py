@@ -20,7 +20,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-CELLS = jupytext.read(FOLDER / "08_own_documents.py").cells
+CELLS = jupytext.read(FOLDER / "09_own_documents.py").cells
 CODE = [cell.source for cell in CELLS if cell.cell_type == "code"]
 NODES = [node for source in CODE for node in ast.parse(source).body]
 DEFINITIONS = [node for node in NODES if isinstance(node, ast.FunctionDef | ast.ClassDef)]
@@ -97,7 +97,7 @@ def test_nearest_documents_have_the_largest_cosines():
 def executed(tmp_path_factory) -> SimpleNamespace:
     """The notebook, executed on a data file of two topics with links; with what it printed."""
     folder = tmp_path_factory.mktemp("own")
-    shutil.copy(FOLDER / "08_own_documents.ipynb", folder)
+    shutil.copy(FOLDER / "09_own_documents.ipynb", folder)
     rng = random.Random(0)
     rows = []
     for topic, words in WORDS.items():
@@ -120,7 +120,7 @@ def executed(tmp_path_factory) -> SimpleNamespace:
         "save_to": "student",
     }
     notebook = papermill.execute_notebook(
-        str(folder / "08_own_documents.ipynb"),
+        str(folder / "09_own_documents.ipynb"),
         str(folder / "executed.ipynb"),
         parameters=parameters,
         cwd=str(folder),

@@ -15,7 +15,7 @@
 # ---
 
 # %% [markdown]
-# # 08 · Your own documents
+# # 09 · Your own documents
 #
 # What is in this collection of long documents? Name a folder or a data file and run all cells: neighbours of a text, a
 # map, groups with their words, related documents, and how good all this is.
