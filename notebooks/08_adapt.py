@@ -236,7 +236,7 @@ add("6. both halves: docemb adapt", whole)
 # ## What was found
 
 # %%
-from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks, paired_p_value
+from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks, paired_p_values
 
 rows = [bootstrap_over_tasks([values[None]])[:, 0] for values in bars.values()]
 table = pd.DataFrame(rows, index=list(bars), columns=["MAP", "low", "high"])
@@ -253,7 +253,7 @@ first, *_, last = bars
 best_half = max(("4. partially whitened", "5. the words alone"), key=lambda name: bars[name].mean())
 for name in (first, best_half):
     difference = bars[last] - bars[name]
-    p = paired_p_value(difference)
+    (p,) = paired_p_values(difference[None])
     shown = "is shown to differ" if p < 0.05 else "is not shown to differ"
     print(f"docemb adapt beside {name!r}: {difference.mean():+.3f}, p {p:.3f}: it {shown}.")
 

@@ -37,7 +37,7 @@ HEAD = HEADS["thesis"]
 figures.use_style()
 run = Run.of("06_evaluation", Profile.load(profile))
 finals = thesis.recorded_finals(run)
-print(f"{len(finals.students)} students are recorded: {', '.join(finals.names.values())}")
+print("Recorded students:", ", ".join(finals.names.values()))
 
 # %% [markdown]
 # ## The tasks

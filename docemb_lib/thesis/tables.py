@@ -4,8 +4,9 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.thesis.comparison import MEAN, NORMALISED, table_5_7
-from docemb_lib.thesis.values import published, read_file
+from docemb_lib.thesis.values import published
 
+INDEX = ("parameter", "contextual teacher", "student projection")
 OF_TASKS = ("4.2", "5.3", "5.4", "5.5")
 RESULTS = "5.7"
 PRINTED = "normalised mean as printed"
@@ -22,7 +23,6 @@ def table(number: str) -> pd.DataFrame:
         >>> table("4.9").loc["lam", "values"]
         '0.95, 0.8, 0.5, 0.2, None (no weighting)'
     """
-    tables = read_file("tables")["tables"]
     if number == RESULTS:
         return _results()
     if number in OF_TASKS:
@@ -30,11 +30,13 @@ def table(number: str) -> pd.DataFrame:
         rows = rows[rows["source"] == f"table {number}"]
         frame = rows.pivot_table("value", ["task", "split"], "statistic", sort=False)
         return frame.rename_axis(columns=None)
-    if number not in tables:
-        known = ", ".join(sorted([*OF_TASKS, *tables, RESULTS]))
-        raise InputError(f"table {number}: is none of {known}; give one of these")
-    given = tables[number]
-    return pd.DataFrame(given["rows"], columns=given["columns"]).set_index(given["index"])
+    rows = published("tables")
+    rows = rows[rows["source"] == f"table {number}"]
+    if rows.empty:
+        problem = f"is none of {', '.join(OF_TASKS)}, 4.5 to 4.9 and {RESULTS}"
+        raise InputError(f"table {number}: {problem}; give one of these")
+    frame = rows.drop(columns=["source", "read_from"]).dropna(axis="columns", how="all")
+    return frame.set_index([name for name in INDEX if name in frame]).convert_dtypes()
 
 
 def _results() -> pd.DataFrame:
