@@ -30,7 +30,7 @@
 encoder = "all-MiniLM-L6-v2"  # a short encoder: a folder or a hub id
 packages = "numpy, scipy, pandas"  # installed Python packages whose documentation is the collection
 documents = 200  # how many pages, drawn at random with the pages that they refer to; at most 512
-seed = 0  # of the draw
+seed = 0  # of the draw of pages
 
 # %%
 import matplotlib.pyplot as plt
