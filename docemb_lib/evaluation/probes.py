@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from docemb_lib.evaluation.retrieval import unit
 
@@ -86,10 +87,6 @@ class Distances(NamedTuple):
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
     negative: np.ndarray  # (N, K) to those of other documents, in the order of their draw
 
-    def part(self, chosen: np.ndarray, negatives: int) -> Self:
-        """Return those of the documents of a mask (N,), with the first `negatives` others."""
-        return type(self)(self.positive[chosen], self.negative[chosen, :negatives])
-
 
 def measure_distances(
     student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int = 20
@@ -116,28 +113,26 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
     return 1 - (a * b).sum(axis=1) / np.maximum(norms, 1e-16)
 
 
-def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, float]:
-    """Return AUC and loss.
+def separation(positive: ArrayLike, negative: ArrayLike) -> float:
+    """Return the AUC: the probability that a positive distance is below a negative one.
 
-    AUC is the probability that a positive distance is below a negative one, where ties count half;
-    the loss is the mean max-margin loss, positive - gamma * mean negative (Eq. 4.1).
+    Ties count half. positive: (N,); negative: (K,).
     """
     from scipy.stats import mannwhitneyu
 
-    positive, negative = (each.astype(np.float64) for each in distances)
-    wins = mannwhitneyu(negative.ravel(), positive, method="asymptotic").statistic
-    loss = positive - gamma * distances.negative.mean(axis=1)
-    return float(wins / (positive.size * negative.size)), float(loss.mean())
+    sides = np.asarray(negative, dtype=float), np.asarray(positive, dtype=float)
+    wins = mannwhitneyu(*sides, method="asymptotic").statistic
+    return float(wins / (sides[0].size * sides[1].size))
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:
-    """Return a row per distance: kind (positive or negative), value, and the AUC of all as auc."""
+    """Return a row per distance: kind (positive or negative) and value, all positives first."""
     positive, negative = distances
     columns = {
         "kind": ["positive"] * positive.size + ["negative"] * negative.size,
         "value": np.concatenate([positive, negative.ravel()]),
     }
-    return pd.DataFrame(columns).assign(auc=separation(distances)[0])
+    return pd.DataFrame(columns)
 
 
 def spread(embeddings: np.ndarray) -> float:

@@ -75,12 +75,26 @@ def weighting_label(p: Parameters) -> str:
 
 def final_label(p: Parameters) -> str:
     """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`."""
-    return f"student {_student_label(p)};{_sizes(p)}"
+    label = f"student {weighting_label(p)}"
+    if p.contextual_teacher is not None:
+        label += f";{contextual_label(p)}"
+    return f"{label};{sizes(p)}"
 
 
-def short_final_label(p: Parameters) -> str:
-    """The same without projections: `cosine;384;λ=0.5;DM;700 docs`."""
-    return f"{_student_label(p, projections=False)};{_sizes(p)}"
+def student_name(p: Parameters, *, from_pairs: bool = False) -> str:
+    """The student in figures and tables: `S (cosine)`, `S+PV masked`, `SimDE`.
+
+    S is the structural teacher; beside a contextual one its loss is named unless it is cosine.
+    from_pairs: whether the student learns from pairs of texts.
+    """
+    if from_pairs:
+        return "SimDE" if p.pairs == "halves" else "SimCSE"
+    if p.structural_loss is None:
+        return f"{p.contextual_teacher} alone"
+    name = f"S ({p.structural_loss})"
+    if p.contextual_teacher is not None:
+        name = f"{name}+{p.contextual_teacher}".replace(" (cosine)", "")
+    return name if p.max_structural_len is None else f"{name} masked"
 
 
 def pairs_label(p: Parameters) -> str:
@@ -93,7 +107,7 @@ def pairs_label(p: Parameters) -> str:
         parts.append(f"τ={p.pair_temperature}")
     if p.mlm_weight != PAPER.mlm_weight:
         parts.append(f"mlm={p.mlm_weight}")
-    return ";".join([*parts, _sizes(p)])
+    return ";".join([*parts, sizes(p)])
 
 
 def typeset(label: str) -> str:
@@ -114,12 +128,6 @@ def _short_number(match: re.Match[str]) -> str:
     return f"{name[0]} {float(value):g}".replace(" 0.", " .")
 
 
-def _student_label(p: Parameters, *, projections: bool = True) -> str:
-    label = weighting_label(p)
-    if p.contextual_teacher is not None:
-        label += f";{contextual_label(p, projections=projections)}"
-    return label
-
-
-def _sizes(p: Parameters) -> str:
+def sizes(p: Parameters) -> str:
+    """The number of documents, and the seed unless it is 0: `700 docs`."""
     return f"{p.documents} docs" + (f";seed {p.seed}" if p.seed else "")

@@ -1,9 +1,10 @@
 """The weighting explorer: recorded runs that differ from one run in λ and mask alone."""
 
-from collections.abc import Hashable, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from typing import Any
 
+import ipywidgets
 import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
@@ -12,11 +13,11 @@ from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import scored_model
 from docemb_lib.runs.run import Run
 from docemb_lib.thesis.comparison import is_sibling, structural_only
-from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, choice
+from docemb_lib.widgets.explorer import explore
 
 PLACE = ["max_structural_len", "lam"]
-COLUMNS = ["lam", "max_structural_len", "fingerprint", "task", "metric", "value", "low", "high"]
+INTERVAL = ["value", "low", "high"]
+COLUMNS = ["lam", "max_structural_len", "fingerprint", "task", "metric", *INTERVAL]
 
 
 def weighting_points(run: Run) -> pd.DataFrame:
@@ -49,14 +50,11 @@ def _at(
     parameters: Mapping[str, Any], intervals: pd.DataFrame, models: pd.DataFrame, label: str
 ) -> pd.DataFrame:
     """The main scores of the model with this label, at the λ and mask of `parameters`."""
-    lam = parameters["lam"]
-    if lam is None and parameters["lam_by_length"] is not None:
-        lam = 1.0  # the weight of the shortest documents, see `Weighting`
     main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
     scores = intervals[main & (intervals["model"] == label)]
     fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
-    mask = parameters["max_structural_len"]
-    scores = scores.assign(lam=lam, max_structural_len=mask, fingerprint=fingerprints[label])
+    place = {name: parameters[name] for name in PLACE}
+    scores = scores.assign(**place, fingerprint=fingerprints[label])
     return scores.astype(dict.fromkeys(PLACE, float))[COLUMNS]
 
 
@@ -77,42 +75,40 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     return tests.merge(places, on="fingerprint")[COLUMNS]
 
 
-def weighting_explorer(run: Run, points: pd.DataFrame) -> Explorer:
+def weighting_explorer(run: Run, points: pd.DataFrame) -> ipywidgets.VBox | None:
     """Explore how recorded runs differ from one of them, paired over validation examples.
 
     points: see `weighting_points`.
     """
-    places = points.drop_duplicates("fingerprint").sort_values(PLACE)
-    names = {_name(row): row["fingerprint"] for row in places.to_dict("records")}
+    own = points["fingerprint"].iloc[0]
+    points = points.sort_values(PLACE, kind="stable").set_index("fingerprint")
+    names = {}
+    for fingerprint, mask, lam in points[PLACE].itertuples():
+        names[fingerprint] = _name(lam, mask)
+    ahead_of = cache(partial(differences_to, run, points.reset_index()))
 
-    @cache
-    def ahead_of(fingerprint: str) -> pd.DataFrame:
-        return differences_to(run, points, fingerprint)
-
-    def answer(task: str, fingerprint: str) -> Answer:
-        ahead = ahead_of(fingerprint)
+    def answer(task: str, selected: str) -> Iterable[Any]:
+        shown = points[points["task"] == task]
+        ahead = ahead_of(selected)
+        texts = {selected: "selected"}
         ahead = ahead[ahead["task"] == task].set_index("fingerprint")
-        rows = []
-        for row in points[points["task"] == task].sort_values(PLACE).to_dict("records"):
-            difference = "selected" if row["fingerprint"] == fingerprint else ""
-            if row["fingerprint"] in ahead.index:
-                value, low, high = ahead.loc[row["fingerprint"], ["value", "low", "high"]]
-                difference = f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
-            score = with_interval(row["value"], row["low"], row["high"])
-            rows.append((_name(row), score, difference))
-        columns = ["run", "score [95%]", "difference [95%]"]
-        return Answer(html.table("differences", pd.DataFrame(rows, columns=columns)))
+        for fingerprint, value, low, high in ahead[INTERVAL].itertuples():
+            texts[fingerprint] = f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+        table = pd.DataFrame(index=shown.index.map(names))
+        table["score [95%]"] = [*map(with_interval, *shown[INTERVAL].to_numpy().T)]
+        table["difference [95%]"] = [texts.get(each, "") for each in shown.index]
+        return [table.rename_axis("run")]
 
     tasks = list(points["task"].unique())[::-1]  # the mean first
-    controls = {
-        "task": choice({task: task for task in tasks}, tasks[0]),
-        "run": choice(names, points["fingerprint"].iloc[0]),
-    }
-    return Explorer(controls, answer)
+    runs = [(name, fingerprint) for fingerprint, name in names.items()]
+    return explore(
+        answer,
+        task=ipywidgets.Dropdown(options=tasks),
+        selected=ipywidgets.Dropdown(options=runs, value=own),
+    )
 
 
-def _name(row: Mapping[Hashable, Any]) -> str:
-    """The λ and the mask of a run, as in `λ 0.5, mask 256`."""
-    lam = "plain sum" if pd.isna(row["lam"]) else f"λ {row['lam']:g}"
-    mask = row["max_structural_len"]
-    return lam if pd.isna(mask) else f"{lam}, mask {mask:.0f}"
+def _name(lam: float, mask: float) -> str:
+    """Return the λ and the mask of a run, as in `λ 0.5, mask 256`."""
+    name = "plain sum" if pd.isna(lam) else f"λ {lam:g}"
+    return name if pd.isna(mask) else f"{name}, mask {mask:.0f}"

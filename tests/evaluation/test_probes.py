@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.spatial.distance import cdist, cosine
 from sklearn.metrics import roc_auc_score
 
 from docemb_lib.evaluation import probes
-from docemb_lib.losses import MaxMargin
 
 
 def test_the_plane_is_spanned_by_the_leading_singular_vectors():
@@ -102,28 +100,15 @@ def test_distances_are_those_to_the_own_embedding_and_to_all_others(distance):
     np.testing.assert_allclose(measured.positive, np.diag(D))
     others = [np.delete(row, n) for n, row in enumerate(D)]
     np.testing.assert_allclose(np.sort(measured.negative), np.sort(others))
-    part = measured.part(np.arange(12) % 3 == 0, 2)
-    np.testing.assert_array_equal(part.positive, measured.positive[::3])
-    np.testing.assert_array_equal(part.negative, measured.negative[::3, :2])
     frame = probes.tidy_distances(measured)
     assert len(frame) == 12 + 12 * 11
     auc = roc_auc_score(frame["kind"] == "negative", frame["value"])
-    assert frame["auc"].unique() == pytest.approx([auc])
+    values = frame.groupby("kind")["value"].apply(list)
+    assert probes.separation(values["positive"], values["negative"]) == pytest.approx(auc)
 
 
 def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
-    distances = probes.Distances(np.zeros(5000, np.float32), np.ones((5000, 9), np.float32))
-    assert probes.separation(distances)[0] == 1.0
-
-
-@pytest.mark.parametrize("distance", ["cosine", "mse"])
-@pytest.mark.parametrize("gamma", [0.0, 1.5])
-def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
-    student, teacher = noisy()
-    measured = probes.measure_distances(student, teacher, distance=distance, negatives=11)
-    margin = MaxMargin(distance=distance, gamma=gamma)
-    loss = margin(torch.from_numpy(student), torch.from_numpy(teacher)).mean().item()
-    assert probes.separation(measured, gamma=gamma)[1] == pytest.approx(loss)
+    assert probes.separation(np.zeros(5000, np.float32), np.ones(45_000, np.float32)) == 1.0
 
 
 def test_the_spread_is_the_mean_distance_of_every_two_documents():
