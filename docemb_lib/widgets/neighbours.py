@@ -31,6 +31,7 @@ POOL = 2000  # most texts of a task
 RANKS = 10  # most neighbours of a document
 LONGEST = 4000  # characters of a document that are shown
 NAME = 60  # characters of a text without an id that name it
+BESIDE = [(kind, Form.SAVED) for kind in (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.PV)]
 RIGHT = "✓ "
 WRONG = "✗ "
 # Translucent, so that texts are legible on light and dark pages.
@@ -86,25 +87,14 @@ class Neighbourhoods(NamedTuple):
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
-    """Return the student, the structural teacher in both forms and the Paragraph Vectors.
+    """Return the student beside the structural teacher in both forms and the Paragraph Vectors.
 
     The documents of a task are the first `POOL` of its test split, queries first, as they were
-    scored; each task is read at the first use. Further texts load the models; their embeddings are
-    not stored, as the models' own `embed` would do with the parts of a teacher.
+    scored; each task is read at the first use. The first further text loads the models.
     """
-    teachers = run.teachers
+    models = [run.model]
+    models += [model for model in run.references if model.identity[:2] in BESIDE]
     names = short_names(run)
-    models = {names[run.model.label]: run.model}
-    for model in run.references:
-        name = names[model.label]
-        if model.form != Form.SAVED:
-            continue
-        if model.kind == Kind.SBERT_TRUNCATED:
-            models[name] = model
-        if model.kind == Kind.SBERT_CHUNKS:
-            models[name] = model.embedding_by(teachers.sbert("chunks").embed)
-        if model.kind == Kind.PV:
-            models[name] = model.embedding_by(teachers.contextual("PV").embed)
 
     def pool(task: str) -> Pool:
         data = run.scorer.task(task).splits["test"]
@@ -113,12 +103,12 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
         ids = list(dict.fromkeys([*queries, *text_of]))[:POOL]
         documents = {id: text_of[id] for id in ids}
         texts = list(documents.values())
-        spaces = {name: unit(model.embed(texts)) for name, model in models.items()}
-        lengths = np.asarray(teachers.structural.count_tokens(texts))
+        spaces = {names[model.label]: unit(model.embed(texts)) for model in models}
+        lengths = np.asarray(run.teachers.structural.count_tokens(texts))
         return Pool(texts, lengths, spaces, names_of(documents), judge_of(data, ids))
 
     def embed(text: str) -> Embeddings:
-        return {name: model.of_any_text.embed([text])[0] for name, model in models.items()}
+        return {names[model.label]: model.embed([text])[0] for model in models}
 
     return Neighbourhoods(list(run.profile.evaluation.tasks), cache(pool), cache(embed))
 

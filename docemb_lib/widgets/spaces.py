@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.probes import (
     Distance,
     Plane,
@@ -40,13 +39,11 @@ def distances_to_teacher(
 ) -> pd.DataFrame:
     """Return both distances of each model on at most the first `SHOWN` validation documents.
 
-    Columns: distance, model, kind and value, see `tidy_distances`, and tokens of the document.
+    Columns: distance, model, and kind and value, see `tidy_distances`.
     """
-    validation = run.corpus.split("validation")
-    tokens = np.asarray(validation["n_structural_tokens"][:SHOWN])
     teachers = run.teachers
-    of_teacher = teachers.embeddings(teachers.structural, "validation", len(validation))
-    teacher = np.asarray(of_teacher[:SHOWN])
+    rows = len(run.corpus.split("validation"))
+    teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
     names = short_names(run)
     frames = []
     for model in models:
@@ -54,35 +51,28 @@ def distances_to_teacher(
         name = names.get(model.label) or typeset(model.label)
         for distance in UNITS:
             measured = measure_distances(student, teacher, distance=distance, negatives=negatives)
-            rows = tidy_distances(measured).assign(model=name, distance=distance)
-            repeated = tokens.repeat(measured.negative.shape[1])
-            frames.append(rows.assign(tokens=np.concatenate([tokens, repeated])))
+            frames.append(tidy_distances(measured).assign(model=name, distance=distance))
     return pd.concat(frames, ignore_index=True)
 
 
 def distance_explorer(distances: pd.DataFrame) -> ipywidgets.VBox | None:
-    """Explore `distances_to_teacher` by loss, distance, γ and document length."""
+    """Explore `distances_to_teacher` by loss, distance and γ."""
 
-    def answer(loss: str, distance: Distance, γ: float, tokens: tuple[int, int]) -> Iterable[Any]:
+    def answer(loss: str, distance: Distance, γ: float) -> Iterable[Any]:
         rows = distances[distances["distance"] == distance]
-        rows = rows[rows["tokens"].between(*tokens) & rows["model"].isin(losses[loss])]
-        if rows.empty:
-            raise InputError("no document has so many tokens; choose a wider range")
-        figure = Figure(figsize=(WIDTH, 1.4 + 0.7 * len(losses[loss])))
-        plot_distances(rows, distance=distance, gamma=γ, ax=figure.subplots())
+        if loss != ALL_LOSSES:
+            rows = rows[rows["model"] == loss]
         means = rows.groupby(["model", "kind"], sort=False)["value"].mean().unstack()
         means["max-margin loss"] = means["positive"] - γ * means["negative"]
+        figure = Figure(figsize=(WIDTH, 1.4 + 0.7 * len(means)))
+        plot_distances(rows, distance=distance, gamma=γ, ax=figure.subplots())
         return figure, means.round(4)
 
-    models = list(distances["model"].unique())
-    losses = {ALL_LOSSES: models, **{model: [model] for model in models}}
-    ends = (int(distances["tokens"].min()), int(distances["tokens"].max()))
     return explore(
         answer,
-        loss=ipywidgets.Dropdown(options=[*losses]),
+        loss=ipywidgets.Dropdown(options=[ALL_LOSSES, *distances["model"].unique()]),
         distance=ipywidgets.Dropdown(options=[(unit, name) for name, unit in UNITS.items()]),
         γ=ipywidgets.FloatSlider(1.0, min=0.0, max=2.0),
-        tokens=ipywidgets.IntRangeSlider(value=ends, min=ends[0], max=ends[1]),
     )
 
 

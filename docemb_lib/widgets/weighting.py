@@ -26,11 +26,12 @@ def weighting_points(run: Run) -> pd.DataFrame:
     The student of notebook 03 with the same structural loss, documents and seed stands at λ = 1.
     Returns a row per run and task, with the columns lam and max_structural_len (NaN: no weighting,
     no mask), fingerprint (of the student), task, metric, value, low, high: the 95% interval over
-    validation examples. This run comes first; the last task of a run is the mean over all. Runs
-    without intervals are left out.
+    validation examples. This run comes first; the last task of a run is the mean over all.
     """
-    siblings = [each for each in run.comparable() if is_sibling(run, run.of_record(each))]
-    others = [(record, record.parameters) for record in siblings]
+    others = []
+    for record in run.comparable():
+        if is_sibling(run, run.of_record(record)):
+            others.append((record, record.parameters))
     if len(run.roles) == 2:
         for record in structural_only(run, [run]):
             others.append((record, {"lam": 1.0, "max_structural_len": None}))
@@ -39,9 +40,7 @@ def weighting_points(run: Run) -> pd.DataFrame:
     frames = [_at(run.parameters, final.intervals, final.models, run.label)]
     for record, parameters in others:
         intervals = record.table("intervals")
-        if len(intervals):
-            models = record.table("models")
-            frames.append(_at(parameters, intervals, models, record.label))
+        frames.append(_at(parameters, intervals, record.table("models"), record.label))
     points = pd.concat(frames, ignore_index=True)
     return points.drop_duplicates([*PLACE, "task"])
 
@@ -84,7 +83,8 @@ def weighting_explorer(run: Run, points: pd.DataFrame) -> ipywidgets.VBox | None
     points = points.sort_values(PLACE, kind="stable").set_index("fingerprint")
     names = {}
     for fingerprint, mask, lam in points[PLACE].itertuples():
-        names[fingerprint] = _name(lam, mask)
+        name = "plain sum" if pd.isna(lam) else f"λ {lam:g}"
+        names[fingerprint] = name if pd.isna(mask) else f"{name}, mask {mask:.0f}"
     ahead_of = cache(partial(differences_to, run, points.reset_index()))
 
     def answer(task: str, selected: str) -> Iterable[Any]:
@@ -106,9 +106,3 @@ def weighting_explorer(run: Run, points: pd.DataFrame) -> ipywidgets.VBox | None
         task=ipywidgets.Dropdown(options=tasks),
         selected=ipywidgets.Dropdown(options=runs, value=own),
     )
-
-
-def _name(lam: float, mask: float) -> str:
-    """Return the λ and the mask of a run, as in `λ 0.5, mask 256`."""
-    name = "plain sum" if pd.isna(lam) else f"λ {lam:g}"
-    return name if pd.isna(mask) else f"{name}, mask {mask:.0f}"
