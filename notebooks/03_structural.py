@@ -336,12 +336,13 @@ for ax, (title, path) in zip(planes, paths.items(), strict=True):
     ax.set_title(title)
     ax.set_aspect("equal", adjustable="datalim")
     ax.locator_params(nbins=4)
-    norms.plot(path.norm(dim=2).mean(dim=1), label=title.split(", ")[-1])
+    means = path.norm(dim=2).mean(dim=1)
+    norms.plot(means)
+    norms.text(41, means[-1], title.split(" (")[0].split(", ")[-1], va="center")
 figure.suptitle("orange: the teacher; grey: the student at the start; blue: at the end")
-norms.set(title="mean norm of y", xlabel="step", yscale="log")
+norms.set(title="mean norm of y", xlabel="step", yscale="log", xlim=(0, 64))
 norms.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
 norms.minorticks_off()
-legend = norms.legend()
 
 # %% [markdown]
 # MSE ends at the teacher's embeddings, cosine in their direction. With $\gamma=0.5$ the minimum lies beyond the teacher's

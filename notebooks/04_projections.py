@@ -438,6 +438,7 @@ for ax, (teacher, rows) in zip(axes.flat, teachers, strict=True):
     sns.barplot(rows, x="bucket", y="r2", hue="model", **look, ax=ax)
     for bars in ax.containers:
         ax.bar_label(bars, fmt="{:z.2f}", padding=2)
+    ax.margins(y=0.2)
     ax.set(title=teacher, xlabel="", ylabel="R²")
     sns.move_legend(ax, **figures.BESIDE)
 run.save_figure(figure, "probe", probes)

@@ -18,7 +18,7 @@ UNITS: dict[Distance, str] = {
     "mse": "squared L2 distance per dimension",
 }
 KINDS = {"positive": "to its own teacher embedding", "negative": "to those of other documents"}
-MOST = 2000  # values of a half violin, enough for its shape and fast enough for an explorer
+MOST = 1000  # values of a half violin, enough for its shape and fast enough for an explorer
 
 
 def plot_distances(
