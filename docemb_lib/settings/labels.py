@@ -37,13 +37,11 @@ def structural_label(p: Parameters) -> str:
     return label
 
 
-def contextual_label(p: Parameters, *, projections: bool = True) -> str:
-    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`, or `PV` without projections."""
+def contextual_label(p: Parameters) -> str:
+    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`."""
     if p.contextual_teacher is None:
         return "only-structural"
-    label = str(p.contextual_teacher)
-    if projections:
-        label += f";S:{p.student_projection};C:{p.contextual_projection}"
+    label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
     if p.contextual_loss != "soft-cca":
         label = f"{p.contextual_loss};{label}"
     for name in CONTEXTUAL_LOSSES[p.contextual_loss].parameters:
