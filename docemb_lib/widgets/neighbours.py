@@ -184,17 +184,20 @@ def neighbour_browser(neighbourhoods: Neighbourhoods) -> ipywidgets.VBox | None:
         task: str, find: str, document: int | None, neighbours: int, text: str
     ) -> Iterable[Any]:
         pool = neighbourhoods.pool(task)
-        row = None if text.strip() else document
-        if row is None and not text.strip():
+        query: int | Embeddings
+        if text.strip():
+            document = None
+            head = "your text, instead of a document"
+            query = neighbourhoods.embed(text)
+        elif document is None:
             raise InputError(f"no document of {task} contains “{find}”; search for other words")
-        head = "your text, instead of a document"
-        if row is not None:
-            text = pool.texts[row]
-            head = f"{pool.names[row]}, {_about(pool, None, row)}"
-        cut = f"{head}\n\n{text[:LONGEST]}{' …' if len(text) > LONGEST else ''}"
-        query = row if row is not None else neighbourhoods.embed(text)
-        nearest = pool.neighbours(query, neighbours)
-        return HTML(f'<div style="{BOX}">{escape(cut)}</div>'), _table(pool, nearest, row)
+        else:
+            text = pool.texts[document]
+            head = f"{pool.names[document]}, {_about(pool, None, document)}"
+            query = document
+        shown = escape(f"{head}\n\n{text[:LONGEST]}{' …' if len(text) > LONGEST else ''}")
+        table = _table(pool, pool.neighbours(query, neighbours), document)
+        return HTML(f'<div style="{BOX}">{shown}</div>'), table
 
     return explore(
         answer,

@@ -16,11 +16,10 @@ from docemb_lib.evaluation.probes import (
     tidy_distances,
 )
 from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
-from docemb_lib.figures.names import short_names
+from docemb_lib.figures.names import named, short_names
 from docemb_lib.figures.style import WIDTH
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.labels import typeset
 from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets.explorer import explore
 
@@ -44,15 +43,13 @@ def distances_to_teacher(
     teachers = run.teachers
     rows = len(run.corpus.split("validation"))
     teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
-    names = short_names(run)
     frames = []
     for model in models:
         student = validation_embeddings(run.corpus, model)
-        name = names.get(model.label) or typeset(model.label)
         for distance in UNITS:
             measured = measure_distances(student, teacher, distance=distance, negatives=negatives)
-            frames.append(tidy_distances(measured).assign(model=name, distance=distance))
-    return pd.concat(frames, ignore_index=True)
+            frames.append(tidy_distances(measured).assign(model=model.label, distance=distance))
+    return named(pd.concat(frames, ignore_index=True), short_names(run))
 
 
 def distance_explorer(distances: pd.DataFrame) -> ipywidgets.VBox | None:

@@ -60,8 +60,8 @@ def _at(
 def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataFrame:
     """Every other student of `points` minus the one with this fingerprint, paired by examples.
 
-    Returns the columns of `points`, where value, low and high are those of the difference. Students
-    without the answers to single examples are left out.
+    Returns the columns fingerprint, task, value, low and high, the last three of the difference.
+    Students without the answers to single examples are left out.
     """
     fingerprints = points["fingerprint"].dropna().unique()
     models = [scored_model(Identity(Kind.STUDENT, name=each), each) for each in fingerprints]
@@ -69,9 +69,7 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     if fingerprint not in scores:
         return points.head(0)
     tests = differences(scores, fingerprint, tested=False)
-    tests = tests.rename(columns={"model": "fingerprint", "difference": "value"})
-    places = points[[*PLACE, "fingerprint"]].drop_duplicates()
-    return tests.merge(places, on="fingerprint")[COLUMNS]
+    return tests.rename(columns={"model": "fingerprint", "difference": "value"})
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame) -> ipywidgets.VBox | None:
