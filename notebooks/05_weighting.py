@@ -376,11 +376,14 @@ reading = views.hypotheses_of_students(run, scores)
 reading.round(3)
 
 # %%
+from textwrap import fill
+
 _, ax = plt.subplots()
-for name, row in figures.named(reading.reset_index(names="model"), names).set_index("model").iterrows():
-    ax.plot([row["low"], row["high"]], [row["mean"]] * 2, color="0.7", zorder=1)
-    ax.plot(row["ending"], row["mean"], "o", color=figures.PALETTE["structural"])
-    ax.annotate(name, (row["ending"], row["mean"]), (4, 4), textcoords="offset points")
+shown = figures.named(reading.reset_index(names="model"), names)
+for row, color in zip(shown.itertuples(), figures.series_colors(shown["model"]).values(), strict=True):
+    ax.plot([row.low, row.high], [row.mean] * 2, color=color)
+    ax.plot(row.ending, row.mean, "o", color=color, label=fill(row.model, 34))
+ax.legend(**figures.BESIDE)
 ax.set(xlabel="how much the ending counts beside the beginning", ylabel="mean validation score")
 run.save_figure(ax, "endings", reading.reset_index(names="model"))
 

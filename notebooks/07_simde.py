@@ -365,6 +365,7 @@ run.save_figure(ax, "halves", distances)
 
 # %%
 from docemb_lib.runs.models import student_model
+from docemb_lib.thesis.comparison import short_labels
 
 all_rows = False  # True: also other references, and the student in its other forms
 
@@ -375,7 +376,8 @@ for record in (*run.comparable("07_simde"), *run.comparable("06_evaluation")):
         recorded.setdefault(record.label, student)
 students = list(recorded.values())
 final = run.evaluate(others=students)
-names = figures.short_names(run)
+keys = {record.label: run.of_record(record) for record in run.comparable("06_evaluation")}
+names = short_labels(keys) | figures.short_names(run)
 said = thesis.conclusion(run, final)
 named = " ".join(said.split())
 rows = [final.student, *(model.label for model in students), run.untrained.label]
