@@ -107,9 +107,8 @@ def train_head(net, X, y, head):
 # %%
 import matplotlib.pyplot as plt
 
-from docemb_lib.evaluation.heads import HeadJob, one_thread, train_jobs
-from docemb_lib.evaluation.protocols import downsample
-from docemb_lib.evaluation.tasks import HeadTask, Retrieval
+from docemb_lib.evaluation.heads import one_thread, train_stack
+from docemb_lib.evaluation.tasks import HeadTask, Retrieval, downsample
 from docemb_lib.settings.sections import HEADS
 
 HEAD = HEADS["thesis"]
@@ -155,11 +154,11 @@ if with_labels:
         layer.weight.data = W.view(W.T.shape).T.contiguous()
     with one_thread():
         losses = list(train_head(net, X, y, plain))
-    jobs = [HeadJob(rows, seed=0)]
-    of_library = train_jobs(train.features, train.labels, jobs, plain, classes=C)
+    X, y = torch.tensor(train.features).float(), torch.tensor(train.labels)
+    of_library = train_stack(X, y, [(rows, 0)], plain)  # rows and a seed
     ours = [net[0].weight.T, net[0].bias[None], net[3].weight.T, net[3].bias[None]]
     for weight, stacked in zip(ours, of_library, strict=True):
-        torch.testing.assert_close(weight.detach(), stacked[0].cpu(), atol=1e-3, rtol=0)
+        torch.testing.assert_close(weight.detach(), stacked[0], atol=1e-3, rtol=0)
 
 # %% [markdown]
 # Ten epochs of few examples are few updates, so that the accuracy stays low. Where a profile has few, its heads are
@@ -227,21 +226,18 @@ def paired_test(differences, permutations=9999):
 
 
 # %%
-from docemb_lib.evaluation.uncertainty import paired_p_value
+from docemb_lib.evaluation.uncertainty import paired_p_values
 from docemb_lib.runs.kinds import Kind
 
 teacher = next(model for model in run.references if model.kind == Kind.SBERT_TRUNCATED)
 *_, scores = run.scorer.by_round([run.model, teacher]).values()
 task = tasks[-1]
 metric = scores[run.label][task.name].metric
-student, sbert = (
-    scores[model.label][task.name].per_example[metric].mean(axis=0, dtype=np.float64)
-    for model in (run.model, teacher)
-)
+student, sbert = (scores[model.label][task.name].of_examples() for model in (run.model, teacher))
 difference = student - sbert
 p, swapped = paired_test(difference)
 print(f"{task.name}: results {student.shape}; of three examples {student[:3]} − {sbert[:3]}")
-of_library = paired_p_value(difference)
+(of_library,) = paired_p_values(difference[None])
 print(f"difference {difference.mean():+.4f}, p {p:.4f}, by the library {of_library:.4f}")
 error = np.sqrt(p * (1 - p) / len(swapped))  # of a share of random swaps
 assert abs(p - of_library) < 6 * error + 1e-3
@@ -307,12 +303,44 @@ further = only_rows(final.further_board.reset_index()).set_index("model")
 figures.table(further if all_rows else further.head(0), section=section)
 
 # %%
-from docemb_lib.evaluation.tasks import example_lengths
-from docemb_lib.evaluation.uncertainty import by_length
+from itertools import pairwise
 
+from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
+
+
+def by_length(results, lengths, edges=(256, 384, 512, 1024, 2048, 4096), least=10):
+    """The score of examples by length, both (N,), with 95% intervals.
+
+    Buckets end at those edges that leave `least` examples or more on either side, up to the edge before.
+    """
+    ends = [0]
+    for edge in edges:
+        sides = ((lengths > ends[-1]) & (lengths <= edge), lengths > edge)
+        if min(side.sum() for side in sides) >= least:
+            ends.append(edge)
+    names = [f"{low + 1}-{high}" for low, high in pairwise(ends)] + [f"> {ends[-1]}"]
+    rows = []
+    for number, name in enumerate(names):
+        chosen = results[np.searchsorted(ends[1:], lengths) == number]
+        rows.append((name, len(chosen), *bootstrap_over_tasks([chosen[None]])[:, 0]))
+    return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])
+
+
+def longest(task, tokens):
+    """The tokens of the longest document of each test example; of a query also those to find."""
+    length_of = dict(zip(task.documents("test"), tokens, strict=True))
+    data = task.splits["test"]
+    lengths = np.max([[length_of[id] for id in column.ids] for column in data.columns], axis=0)
+    if not isinstance(task, Retrieval):
+        return lengths
+    examples = zip(data.queries, data.relevant, strict=True)
+    return np.array([lengths[[query, *found]].max() for query, found in examples])
+
+
+# %%
 section = """**By length.** Where the truncated teacher is worse than the student on long documents
-and not on short ones, the longer context makes the difference. The length of an example is that of
-its document, of the longer one of a pair, or of the query."""
+and not on short ones, the longer context makes the difference. The length is that of the longest
+document of an example: in retrieval, of the query and the documents to find."""
 plain = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS)
 of_plain = [model for model in run.references if model.kind in plain and model.form == "saved"]
 compared = [final.model(final.student), *of_plain]
@@ -320,10 +348,10 @@ compared = [final.model(final.student), *of_plain]
 frames = []
 for task in tasks:
     tokens = run.teachers.structural.count_tokens(task.texts("test"))
-    lengths = example_lengths(task, tokens)
+    lengths = longest(task, tokens)
     for model in compared:
         score = scores[model.label][task.name]
-        frame = by_length(score.per_example[score.metric], lengths)
+        frame = by_length(score.of_examples(), lengths)
         described = {"task": task.name, "metric": score.metric, "kind": model.kind.value}
         frames.append(frame.assign(model=model.label, **described))
 lengthwise = figures.named(pd.concat(frames, ignore_index=True), names)

@@ -418,8 +418,29 @@ figures.table(gain[columns], digits=4)
 # %%
 from collections import Counter
 
-from docemb_lib.evaluation.protocols import few_shot_scores
+from docemb_lib.evaluation.tasks import predict, score_predictions
+from docemb_lib.settings.sections import HEADS
 
+
+def draw_per_class(labels, number, draw):
+    """The rows of `number` examples of each class; a larger number keeps those of a smaller one."""
+    rng = np.random.default_rng(draw)
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    return np.sort(np.concatenate([rng.permutation(rows)[:number] for rows in members]))
+
+
+def few_shot_scores(task, X, per_class, draws=10):
+    """Test scores of a head for each number of examples and draw. X: (N, D), of `task.texts()`."""
+    head = HEADS["few-shot"]
+    train, test = task.head_inputs(X, "test", head)
+    drawn = [(number, draw) for number in per_class for draw in range(draws)]
+    jobs = [(draw_per_class(train.labels, number, draw), draw) for number, draw in drawn]
+    scores = score_predictions(predict(train, test, jobs, head), test.labels).by_seed
+    frame = pd.DataFrame(drawn, columns=["per_class", "draw"]).assign(**scores)
+    return frame.melt(["per_class", "draw"], var_name="metric")
+
+
+# %%
 section = """## A few examples of each class
 
 The paper gains most with few labels. Heads learn from so many examples of each class, drawn ten

@@ -7,7 +7,7 @@ have the rest.
 """
 
 import csv
-import json
+import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ def write_task(into: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
             )
         lists = zip(ranking.queries, ranking.relevant, strict=True)
         relevant = {titles[query]: {titles[row]: 1 for row in rows} for query, rows in lists}
-        (into / pattern).with_name("gt.json").write_text(json.dumps(relevant), encoding="utf-8")
+        (into / pattern).with_name("gt").write_bytes(pickle.dumps(relevant))
 
 
 def first_words(text: str, count: int) -> str:

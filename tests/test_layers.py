@@ -12,7 +12,6 @@ LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
     "base",
     "settings",
-    "outputs_apart",
     "corpus",
     "packed",
     "teachers",

@@ -24,7 +24,8 @@ IMPORT_NAMES = {
     "sklearn": "scikit-learn",
     "IPython": "ipykernel",
     "tokenizers": "transformers",
-    "PIL": "pillow",
+    "accelerate": "transformers",  # its extra torch
+    "distributed": "dask",  # its extra of this name
 }
 
 

@@ -13,8 +13,6 @@ LONGEST = 1000
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-# The beginning of a formula; a single - is a projection.
-FORMULA = re.compile(r"[=+@\t]|-.*[^\d.,e-]")
 
 
 class InputError(ValueError):
@@ -45,29 +43,15 @@ def nearest(name: str, allowed: Collection[str]) -> str:
 
 
 def did_you_mean(name: str, allowed: Collection[str]) -> str:
-    """The question that names the most similar allowed name; "" if none is similar."""
-    similar = most_similar(name, allowed)
-    return f"; did you mean {similar}?" if similar else ""
-
-
-def most_similar(name: str, allowed: Collection[str]) -> str:
-    """The most similar allowed name, in any case; "" if none is similar."""
+    """The question that names the most similar allowed name, in any case; "" if none is similar."""
     by_folded = {each.casefold(): each for each in allowed}
     similar = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.66)
-    return by_folded[similar[0]] if similar else ""
+    return f"; did you mean {by_folded[similar[0]]}?" if similar else ""
 
 
 def plain(text: str) -> str:
     """The text with U+FFFD for every character that controls a terminal or has no display."""
     return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def spreadsheet_cell(value: object) -> object:
-    """A value for a CSV file: a text that a spreadsheet would run as a formula begins with '."""
-    if not isinstance(value, str):
-        return value
-    text = plain(value)
-    return f"'{text}" if FORMULA.match(text) else text
 
 
 def as_line(text: object) -> str:

@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import gc
 import os
-import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -32,7 +31,7 @@ ENVIRONMENT = {
 # system and asks for it again in each step. Keeping it makes training on a CPU a quarter faster.
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
-KEPT = (2**29, 2**25)  # bytes; releases up to about 2.31 refuse the first as M_MMAP_THRESHOLD
+KEPT = 2**29  # bytes; releases up to about 2.31 refuse so much
 # Collections of younger objects between full ones: with Python's 10, imports take a fifth longer.
 FULL_COLLECTIONS = 300
 # Threads that compute side by side at most: more would wait for each other in Python.
@@ -54,8 +53,8 @@ def tune_environment() -> None:
         os.environ.setdefault(name, value)
     with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt  # returns 0 for a size that it refuses
-        if any(mallopt(MMAP_THRESHOLD, size) for size in KEPT):
-            mallopt(TRIM_THRESHOLD, KEPT[0])  # this one alone makes training slower
+        if mallopt(MMAP_THRESHOLD, KEPT):
+            mallopt(TRIM_THRESHOLD, KEPT)  # this one alone makes training slower
 
 
 def asked_precision() -> Literal["auto", "bf16", "fp32"]:
@@ -153,9 +152,7 @@ def free_memory(device: torch.device | str) -> int:
 
 def _control_groups() -> list[Path]:
     """The folders of this process' control group and of those above, whose limits hold, too."""
-    try:
-        match = re.search("^0::/*(.*)$", OWN_CGROUPS.read_text(), re.MULTILINE)
-    except OSError:  # another system has no such file
-        return []
-    group = CGROUPS / match[1] if match else CGROUPS
-    return [group, *group.parents]
+    with suppress(OSError):  # another system has no such file
+        group = CGROUPS / OWN_CGROUPS.read_text().partition("0::/")[2].strip()
+        return [group, *group.parents]
+    return []

@@ -6,17 +6,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import digest_of, files_of, hash_of
+from docemb_lib.base.files import digest_of, files_of
 
 logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"  # of a published folder
 MARKER = "whole.json"  # the manifest of a checkpoint
-STUDENT = "docemb.json"  # the manifest of a saved student, beside what docemb alone knows of it
-# Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
-MODULES = "modules.json"
-GENERAL = "config_sentence_transformers.json"
 CARD = "README.md"  # a model card, which may gain scores later
 
 warn_once = cache(logger.warning)
@@ -35,20 +30,17 @@ def sealed(
     listed = files_of(folder) if files is None else sorted(files)
     names = (name for name in listed if name.name not in (manifest, CARD))
     digests = {name.as_posix(): digest_of(folder / name) for name in names}
-    sealed = json.loads(json.dumps({**content, "files": digests}, default=str))
-    sealed["checksum"] = _checksum(sealed)
-    return json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
+    sealed = {**content, "files": digests}
+    return json.dumps(sealed, default=str, indent=1, ensure_ascii=False) + "\n"
 
 
 def damaged(folder: Path, manifest: str) -> list[Path]:
     """The files of a published folder that are missing or differ from its manifest.
 
-    A manifest that cannot be read, or differs from its own checksum, is the one damaged file.
+    A manifest that cannot be read is the one damaged file.
     """
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
-        if listed.pop("checksum") != _checksum(listed):
-            return [folder / manifest]
         digests = listed["files"].items()
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
         return [folder / manifest]
@@ -56,32 +48,6 @@ def damaged(folder: Path, manifest: str) -> list[Path]:
     return [file for file, digest in files if not file.is_file() or digest_of(file) != digest]
 
 
-def check_student(folder: Path) -> None:
-    """Check that a saved student is as docemb has saved it.
-
-    A folder without a manifest, or whose list of modules no longer names the manifest, is that of
-    another program: sentence-transformers writes the list anew when it saves a model there. Raises
-    InputError.
-    """
-    if not (folder / STUDENT).is_file() or _saved_by_others(folder / MODULES):
-        return
-    damage = damaged(folder, STUDENT)
-    if damage:
-        raise InputError(
-            f"{fault(damage[0])}; "
-            f"restore it, or remove {folder / STUDENT} if it was changed on purpose"
-        )
-
-
-def _saved_by_others(modules: Path) -> bool:
-    """Whether a list of modules is there that does not name the manifest of a student."""
-    return modules.is_file() and STUDENT.encode() not in modules.read_bytes()
-
-
 def fault(file: Path) -> str:
     """What is wrong with a file that `damaged` names."""
     return f"{file} is {'damaged (its checksum differs)' if file.is_file() else 'missing'}"
-
-
-def _checksum(listed: object) -> str:
-    return hash_of(json.dumps(listed, sort_keys=True))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import constants
 
-from docemb_lib.base.errors import InputError, most_similar
+from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import digest_of, files_of, hash_of
-from docemb_lib.base.integrity import MANIFEST, MODULES, check_student, warn_once
+from docemb_lib.base.integrity import MANIFEST, warn_once
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -34,16 +34,11 @@ SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE s
 
 
 def resolve(name: str) -> str:
-    """The folder or hub id to load the model `name` from.
-
-    Raises InputError for a damaged student or package.
-    """
+    """The folder or hub id to load a model from. Raises InputError for a damaged package."""
     if not name.strip():
         raise InputError("MODEL: the name of the model is empty; give a folder or a hub id")
-    folder = Path(name)
-    if folder.is_dir():
-        check_student(folder)
-        return str(folder)
+    if Path(name).is_dir():
+        return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name
 
 
@@ -54,66 +49,55 @@ def require(name: str, *, stay_online: bool = False) -> str:
     unless stay_online. Raises InputError for a model that is neither here nor on the hub.
     """
     source = resolve(name)
-    if not Path(source).is_dir() and not _hub_answers(source) and not stay_online:
-        constants.HF_HUB_OFFLINE = True
-        os.environ["HF_HUB_OFFLINE"] = "1"
+    if Path(source).is_dir():
+        return source
+    downloaded = _is_downloaded(source)
+    problem = SILENT if constants.HF_HUB_OFFLINE else _hub_problem(source)
+    if problem and not downloaded:
+        raise InputError(
+            f"{source}: there is no such folder, it was not downloaded before, and {problem}; "
+            "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder "
+            "of a copy"
+        )
+    if problem == SILENT and not constants.HF_HUB_OFFLINE:
+        warn_once("%s; downloaded models are used as they are", SILENT)
+        if not stay_online:
+            constants.HF_HUB_OFFLINE = True
+            os.environ["HF_HUB_OFFLINE"] = "1"
     return source
 
 
-def _hub_answers(name: str) -> bool:
-    """Whether a hub answers for a model; False only for a downloaded one.
+def _is_downloaded(name: str) -> bool:
+    """Whether files of a model lie in the cache of the hub's library.
 
-    Raises InputError for a model that is neither downloaded nor on the hub.
+    Raises InputError for what is no name on a hub.
     """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        files = [try_to_load_from_cache(name, file) for file in ("config.json", MODULES)]
+        files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
     except HFValidationError:
-        raise InputError(
-            f"{_nowhere(name)}, and this is no name of a model on a hub; correct it"
-        ) from None
-    downloaded = any(isinstance(file, str) for file in files)
-    status = None
-    if not constants.HF_HUB_OFFLINE:
-        status = ask_hub(f"{constants.ENDPOINT}/api/models/{name}")
-    if status is not None and (downloaded or status < 400):
-        return True
-    if not downloaded:
-        problem = f"{constants.ENDPOINT} does not give it (HTTP {status})" if status else SILENT
-        raise InputError(
-            f"{_nowhere(name)}, it was not downloaded before, and {problem}; "
-            "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder "
-            "of a copy"
-        )
-    if not constants.HF_HUB_OFFLINE:
-        warn_once("%s; downloaded models are used as they are", SILENT)
-    return False
-
-
-def _nowhere(name: str) -> str:
-    """The start of an error about a missing folder, with the nearest model in the same place."""
-    missing = Path(name)
-    files = missing.parent.glob("*/config*.json")  # of transformers or of sentence-transformers
-    similar = most_similar(missing.name, [file.parent.name for file in files])
-    question = f" (did you mean {missing.with_name(similar)}?)" if similar else ""
-    return f"{name}: there is no such folder{question}"
+        reason = "there is no such folder, and this is no name of a model on a hub"
+        raise InputError(f"{name}: {reason}; correct it") from None
+    return any(isinstance(file, str) for file in files)
 
 
 @cache  # a plan asks for each of its runs
-def ask_hub(address: str) -> int | None:
-    """The HTTP status of an address of the hub, or None without an answer within `HUB_SECONDS`.
+def _hub_problem(name: str) -> str:
+    """Why a hub does not give a model, within `HUB_SECONDS`; "" if it does.
 
-    Each address is asked once per process.
+    Each model is asked for once per process.
     """
     from huggingface_hub.utils import build_hf_headers, get_session
 
+    address = f"{constants.ENDPOINT}/api/models/{name}"
     # Each release of the hub's library has another exception for no connection.
     with suppress(Exception):
         answer = get_session().head(address, headers=build_hf_headers(), timeout=HUB_SECONDS)
-        return int(answer.status_code)
-    return None
+        refused = f"{constants.ENDPOINT} does not give it (HTTP {answer.status_code})"
+        return refused if answer.status_code >= 400 else ""
+    return SILENT
 
 
 def fingerprint(name: str) -> str:

@@ -7,7 +7,6 @@ one, and says which broke and with which version it was tried.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -112,10 +111,3 @@ def use_one_gpu(arguments: TrainingArguments) -> None:
 def set_checkpointing(layer: Module, function: Callable[..., object]) -> None:
     """Let a GradientCheckpointingLayer of transformers recompute its activations by `function`."""
     layer._gradient_checkpointing_func = function  # type: ignore[assignment]
-
-
-def notebook_file(contents_manager: object, path: str) -> Path | None:
-    """The file that Jupyter's `path` stands for; None for a contents manager without files."""
-    if hasattr(contents_manager, "_get_os_path"):
-        return Path(contents_manager._get_os_path(path))
-    return None

@@ -6,9 +6,8 @@ A long text is taken apart first, because the output of a tokenizer takes much m
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -49,30 +48,17 @@ def pieces(text: str, size: int | None = None) -> Iterator[str]:
 def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     """The number of tokens of each text, without special tokens and truncation.
 
-    A repeated word has the same tokens everywhere, so each word of a long text is tokenised once:
-    time and memory follow its different words. A word of more than 2 * `PIECE` characters is
-    counted in parts.
+    A word of more than 2 * `PIECE` characters is counted in parts.
     """
     counts = [0] * len(texts)
-    for batch in batched(_different_parts(texts), SLICE):
-        parts = [part for _, part, _ in batch]
-        encodings = tokenizer.encode_batch_fast(parts, add_special_tokens=False)
-        for (row, _, times), encoding in zip(batch, encodings, strict=True):
-            counts[row] += times * len(encoding)
+    parts = ((row, part) for row, text in enumerate(texts) for part in pieces(text))
+    for batch in batched(parts, SLICE):
+        encodings = tokenizer.encode_batch_fast(
+            [part for _, part in batch], add_special_tokens=False
+        )
+        for (row, _), encoding in zip(batch, encodings, strict=True):
+            counts[row] += len(encoding)
     return counts
-
-
-def _different_parts(texts: Sequence[str]) -> Iterator[tuple[int, str, int]]:
-    """For each text, its number and each of its different parts with the times that it occurs.
-
-    The parts of a long text are its words; a short text is one part.
-    """
-    for row, text in enumerate(texts):
-        parts: Iterable[str] = [text]
-        if len(text) > PIECE:
-            parts = chain.from_iterable(map(BETWEEN_WORDS.split, pieces(text)))
-        for part, times in Counter(parts).items():
-            yield row, part, times
 
 
 def heads(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[str]:

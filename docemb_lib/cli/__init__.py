@@ -1,9 +1,7 @@
 """The command line.
 
-`commands` run notebooks and show results; `__main__` has the commands on one's own documents and
-models, of which `init` makes a `working_folder`. `terminal` prints tables, `dry_run` says
-what a plan needs, and `report` makes the table and the sentences at the end of `docemb run`,
-and pages of notebooks.
+`__main__` declares the commands; `commands` holds what they share, `terminal` prints, and `output`
+writes. `report` shows runs, `similarity` texts, and `working_folder` is what `docemb init` makes.
 """
 
 

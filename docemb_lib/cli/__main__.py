@@ -1,32 +1,40 @@
-"""The `docemb` command, with the commands on one's own documents and on single models."""
+"""The `docemb` command: each command declares its arguments and calls the library."""
 
-import json
 import os
 import sys
 from functools import partial
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from docemb_lib.base.errors import InputError, spreadsheet_cell
-from docemb_lib.base.files import write_text
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.hardware import PRECISION, asked_precision
 from docemb_lib.cli.commands import (
     AsJson,
-    Parameter,
+    DryRun,
+    Parameters,
     ProfileName,
     app,
     command,
-    command_in_workspace,
-    console,
+    given_path,
     parse_parameters,
 )
-from docemb_lib.cli.output import check_output, given_path, written_beside
+from docemb_lib.cli.output import written_whole
+from docemb_lib.cli.terminal import (
+    console,
+    errors,
+    print_json,
+    print_lines,
+    print_table,
+    rows_of,
+)
+from docemb_lib.settings.files import find_root, working_folder
 
-if TYPE_CHECKING:
-    pass
-
+Out = Annotated[Path, typer.Option("-o", "--out", help="What to write; must not exist.")]
+StudentName = Annotated[
+    str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
+]
 TextField = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,56 +60,92 @@ DOCUMENTS = (
 WINDOW = 256
 
 
-@command
-def init(
-    given: Annotated[str | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")
+@command("docemb run 05 -p lam=0.7")
+def run(
+    notebook: Annotated[
+        str | None, typer.Argument(help="Only this notebook, e.g. 05; default: the plan.")
     ] = None,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
+    parameter: Parameters = None,
+    profile: ProfileName = "tiny",
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")
+    ] = None,
+    dry_run: DryRun = False,
 ) -> None:
-    """Make this folder a working folder, with notebooks and params.
+    """Execute the plan of a profile, and show one table of every model on every task.
 
-    With INPUT, also write a profile sized to it.
+    With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with
+    these parameters, and show what it concludes.
     """
-    from docemb_lib.cli.working_folder import check_folder, copy_shipped, initial_profile
-    from docemb_lib.corpus.reader import stem
-    from docemb_lib.settings.profile import folder_above
+    from docemb_lib.cli.report import print_plan, print_report
+    from docemb_lib.runs.plan import resolve_plan, resolve_run, runs_of
+    from docemb_lib.runs.sweep import execute_plan
+    from docemb_lib.settings.profile import Profile
 
-    source = None if given is None else given_path(given, "INPUT")
-    root = folder_above() or Path.cwd()
-    if source is None and out is not None:
-        problem = "this option names the profile of an INPUT, and no INPUT is given"
-        raise InputError(f"-o {out}: {problem}; give `docemb init INPUT -o {quote(str(out))}`")
-    profile = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
-    if source and profile.exists():
-        raise InputError(f"-o {profile}: this exists already; name a new file")
-    if source and profile.suffix != ".yaml":
-        raise InputError(f"-o {profile}: a profile is a .yaml file; name one")
-    if source and source.is_dir() and root.is_relative_to(source.resolve()):
-        inside = f"the working folder {root} lies in it, and its outputs would be read as documents"
-        raise InputError(f"{source}: {inside}; give the command in a folder outside of it")
-    check_folder(root)
-    text = ""
-    findings: dict[str, str] = {}
-    if source:  # before anything is written
-        text, findings = initial_profile(
-            source, profile, text_field=text_field, id_field=id_field, skip_bad=skip_bad
-        )
-    copied = copy_shipped(root)
-    state = f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already"
-    console.print(f"{root}: {state}")
-    (root / "outputs").mkdir(exist_ok=True)  # papermill writes into it and does not make it
-    if source:
-        write_text(profile, text)
-    for name, value in findings.items():
-        console.print(f"{name + ':':<16}{value}")
+    if from_ if notebook else parameter:
+        mend = "give NOTEBOOK with -p, as in docemb run 05 -p lam=0.5, or --from alone"
+        raise InputError(f"parameters are those of one notebook, and --from starts a plan; {mend}")
+    loaded = Profile.load(profile)
+    if notebook and parameter:
+        steps = resolve_run(notebook, parse_parameters(parameter), loaded)
+    else:
+        steps = resolve_plan(loaded, first=from_, only=notebook)
+    if dry_run:
+        print_plan(steps)
+        return
+    failures = execute_plan(steps)
+    print_report(runs_of(steps), whole_plan=notebook is None)
+    _end(failures)
 
 
-@command_in_workspace
-def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
+@command("docemb sweep 05_weighting --grid weighting-cosine --workers 2")
+def sweep(
+    notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
+    grid: Annotated[
+        str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")
+    ],
+    profile: ProfileName = "tiny",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes here; default: as many as there is room for.")
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS|FILE", help="Address or file of a running Dask cluster."),
+    ] = None,
+    parameter: Parameters = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Execute the runs of a grid side by side.
+
+    Finished runs are recognised, and a failing run stops no other.
+    """
+    from docemb_lib.cli.report import print_plan, print_runs
+    from docemb_lib.runs.plan import resolve_sweep, runs_of
+    from docemb_lib.runs.sweep import comparison_paths, execute_plan, recorded
+
+    given = parse_parameters(parameter)
+    steps = resolve_sweep(notebook, grid, profile=profile, parameters=given)
+    if dry_run:
+        print_plan(steps)
+        return
+    failures = execute_plan(steps, workers=workers, scheduler=scheduler)
+    planned = runs_of(steps)
+    print_runs(recorded(planned))
+    runs = f"outputs/runs/{planned[0].notebook}"
+    print_lines({"runs": runs, **dict(comparison_paths(planned))})
+    _end(failures)
+
+
+def _end(failures: list[str]) -> None:
+    """Say which runs failed."""
+    for failure in failures:
+        errors.print(f"Failed: {failure}")
+    if failures:
+        raise typer.Exit(1)
+
+
+@command("docemb train --profile my_texts.yaml -p documents=2000")
+def train(profile: ProfileName = "tiny", parameter: Parameters = None) -> None:
     """Distil one student without a notebook.
 
     Under torchrun or accelerate launch, all their processes train it.
@@ -110,8 +154,7 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
-    parameters = parse_parameters(parameter or [])
-    run = Run.of(EVALUATION.name, Profile.load(profile), **parameters)
+    run = Run.of(EVALUATION.name, Profile.load(profile), **parse_parameters(parameter))
     run.check()
     if int(os.environ.get("RANK", 0)):
         run.students.train_along()
@@ -123,157 +166,33 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     console.print(f"{link}: {change}")
 
 
-def _check_embeddings_file(out: Path, passages: int | None, *, force: bool) -> None:
-    """Raise InputError for a file that embeddings must not be written to."""
-    if out.suffix not in {".parquet", ".npy"}:
-        problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
-        raise InputError(f"-o {out}: {problem}; name such a file")
-    if passages is not None and out.suffix == ".npy":
-        raise InputError(f"-o {out}: passages need a .parquet file; name one")
-    if out.is_dir() or (out.exists() and not force):
-        mend = "name a new file, or give --force to write over one"
-        raise InputError(f"-o {out}: this exists already; {mend}")
-
-
-@command
-def embed(
-    model: Annotated[
-        str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")
-    ],
-    given: Annotated[str, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy."),
-    ],
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    passages: Annotated[
-        int | None,
-        typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
+@command("docemb results 05 --csv")
+def results(
+    notebook: Annotated[
+        str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")
     ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
-    """Turn documents into embeddings with a trained student.
+    """Show the recorded runs, oldest first."""
+    from docemb_lib.cli.report import print_runs
+    from docemb_lib.runs import records
+    from docemb_lib.settings.notebooks import notebook_named
 
-    The file is written whole or not at all.
-    """
-    import numpy as np
-
-    from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.base.pretrained import fingerprint, resolve
-    from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.runs.models import student_embeddings
-    from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import write_embeddings
-
-    source = given_path(given, "INPUT")
-    _check_embeddings_file(out, passages, force=force)
-    check_output(out, local_paths(source))
-    documents = list(
-        local_documents(
-            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-        )
-    )
-    ids = [document.id for document in documents]
-    texts = [document.text for document in documents]
-    with written_beside(out) as folder:
-        of_documents = None
-        if passages is None:
-            embeddings = student_embeddings(Path(resolve(model)), texts, scratch=folder)
-        else:
-            student = Student.load(model)
-            embeddings, of_documents = student.embed_documents(
-                texts, devices=devices_at_hand(), passages=passages
-            )
-        written = folder / out.name
-        if out.suffix == ".npy":
-            np.save(written, embeddings)
-        else:
-            write_embeddings(
-                written,
-                ids,
-                embeddings,
-                student=fingerprint(model),
-                texts=texts,
-                passages=of_documents,
-            )
-        written.replace(out)
-    console.print(f"{len(documents)} documents, {embeddings.shape[1]} dimensions each: {out}")
+    name = None if notebook is None else notebook_named(notebook)
+    frame = records.frame(name, failed=True)
+    if as_csv:
+        sys.stdout.write(frame.to_csv(index=False))
+    else:
+        print_runs(frame)
 
 
-@command
-def search(
-    model: Annotated[str, typer.Argument(help="The student that EMBEDDINGS are of.")],
-    embeddings: Annotated[
-        Path, typer.Argument(help="A .parquet file of `docemb embed`; --passages shows passages.")
-    ],
-    query: Annotated[str | None, typer.Argument(help="A text, or a text file.")] = None,
-    like: Annotated[
-        str | None, typer.Option(metavar="ID", help="Search for more like this document instead.")
-    ] = None,
-    count: Annotated[int, typer.Option("-k", min=1, help="Documents to show.")] = 10,
-    by_passages: Annotated[
-        bool,
-        typer.Option("--by-passages", help="Rank documents by their nearest passage and words."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Find the documents nearest to a text, and the passage of each that is nearest.
-
-    The cosines are exact, with all documents.
-    """
-    if (query is None) == (like is None):
-        raise InputError("give either a QUERY or --like ID")
-    from docemb_lib.base.pretrained import fingerprint
-    from docemb_lib.cli.similarity import given_text, hits_table, show
-    from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import EmbeddingsFile
-
-    file = EmbeddingsFile(embeddings)
-    row = None if like is None else file.row_of(like)
-    text = "" if query is None else given_text(query)
-    student = Student.load(model)
-    file.check_student(fingerprint(model), model, student.width)
-    vector = student.embed([text])[0] if row is None else file.document(row)["embedding"]
-    nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
-    show(hits_table(file, nearest, vector), console, as_json=as_json)
-
-
-@command
-def explain(
-    model: Annotated[str, typer.Argument(metavar="STUDENT", help="A folder or a hub id.")],
-    first: Annotated[str, typer.Argument(metavar="A", help="A text, or a text file.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
-    count: Annotated[int, typer.Option("-k", min=1, help="Contributions to show.")] = 10,
-    as_json: AsJson = False,
-) -> None:
-    """Show which passages and words of two documents make them similar.
-
-    The contributions of all pairs of passages and of all words sum to the cosine.
-    """
-    from docemb_lib.cli.similarity import given_text, show
-    from docemb_lib.student import Student
-
-    texts = (given_text(first), given_text(second))
-    parts = Student.load(model).explain(*texts)
-    strongest = parts if as_json else parts.head(count).round(4)
-    title = f"cosine {parts['contribution'].sum():.3f}, the greatest of {len(parts)} contributions"
-    show(strongest, console, title, as_json=as_json)
-
-
-@command
+@command("docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student")
 def adapt(
     model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="A student, or a short encoder: a folder or a hub id."
-        ),
+        str, typer.Argument(help="A student, or a short encoder: a folder or a hub id.")
     ],
-    given: Annotated[str, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")
-    ],
+    corpus: Annotated[str, typer.Argument(help=DOCUMENTS)],
+    out: Out,
     dim: Annotated[
         int | None,
         typer.Option(min=1, help="Width of the lexical half; default: as it is, or up to 512."),
@@ -304,19 +223,15 @@ def adapt(
     )
     from docemb_lib.student.loading import load_config
 
-    source = given_path(given, "CORPUS")
-    if out.exists():
-        raise InputError(f"-o {out}: this exists already; name a new folder")
-    paths = local_paths(source)  # raises where there is none
-    if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
+    source = given_path(corpus, "CORPUS")
+    if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    with written_beside(out) as folder:
+    with written_whole(out) as written:
         documents = local_documents(
             source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
         )
         texts = [document.text for document in documents]
-        count = len(texts)
         if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
@@ -325,54 +240,161 @@ def adapt(
         else:
             student = Student.load(model)
             card = saved_card(model) or student_card(student, model)
-        limit = f"{student.max_tokens:,} tokens"
-        longer = f"{student.count_longer(texts)} of {count} documents are longer than {limit}"
-        console.print(f"{longer}: of them the dense half reads {limit}, the lexical half all words")
-        different = len(set(texts))
-        if different < count:
-            repeated = f"{count - different} of {count} documents have the text of an earlier one"
-            console.print(f"{repeated}, and its embedding")
-        written = folder / out.name
         student.save(written, words=False)  # embeddings are kept under the fingerprint of its files
         dense = student_model(out.name, written, Form.DENSE).of_any_text
         once = partial(embed_once, dense, root=root_of(out))
         student.adapt(texts, dim=dim, weight=weight, embed=once)
-        fitted_on = f"{count} documents of {source.resolve().name}"
+        fitted_on = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student.lexical, fitted_on))
-        written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
-    fitted = f"fitted on {count} documents, {student.width} dimensions"
-    by_hand = "" if weight is None else ", chosen by hand"
-    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
+    fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
+    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical")
 
 
-@command
-def export(
+@command("docemb embed my_student my_texts/ -o embeddings.parquet --passages 256")
+def embed(
     model: Annotated[
-        str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
+        str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")
     ],
+    input_: Annotated[str, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The .onnx file to write; must not exist.")
+        Path,
+        typer.Option("-o", "--out", help="A new file: .parquet (id and embedding) or .npy."),
     ],
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
+    passages: Annotated[
+        int | None,
+        typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
+    ] = None,
 ) -> None:
+    """Turn documents into embeddings with a trained student.
+
+    The file is written whole or not at all.
+    """
+    import numpy as np
+
+    from docemb_lib.base.hardware import devices_at_hand
+    from docemb_lib.base.pretrained import fingerprint, resolve
+    from docemb_lib.corpus.reader import local_documents
+    from docemb_lib.runs.models import student_embeddings
+    from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import write_embeddings
+
+    endings = {".parquet"} if passages else {".parquet", ".npy"}
+    if out.suffix not in endings:
+        raise InputError(f"-o {out}: embeddings and passages need a .parquet file; name one")
+    source = given_path(input_, "INPUT")
+    with written_whole(out) as written:
+        documents = local_documents(
+            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        )
+        texts = {document.id: document.text for document in documents}
+        of_documents = None
+        if passages is None:
+            folder = Path(resolve(model))
+            embeddings = student_embeddings(folder, [*texts.values()], scratch=written.parent)
+        else:
+            embeddings, of_documents = Student.load(model).embed_documents(
+                [*texts.values()], devices=devices_at_hand(), passages=passages
+            )
+        if out.suffix == ".npy":
+            np.save(written, embeddings)
+        else:
+            write_embeddings(
+                written,
+                [*texts],
+                embeddings,
+                student=fingerprint(model),
+                texts=[*texts.values()],
+                passages=of_documents,
+            )
+    console.print(f"{len(texts)} documents, {embeddings.shape[1]} dimensions each: {out}")
+
+
+@command("docemb export my_student -o my_student.onnx")
+def export(model: StudentName, out: Out) -> None:
     """Write the dense half of a student as an ONNX file, for programs without torch."""
     from docemb_lib.student import Student
     from docemb_lib.student.onnx import write_onnx
 
-    if out.exists():
-        raise InputError(f"-o {out}: this exists already; name a new file")
     if out.suffix != ".onnx":
         raise InputError(f"-o {out}: the name of the file must end in .onnx; name it so")
-    student = Student.load(model)
-    with written_beside(out) as folder:
-        written = folder / out.name
+    with written_whole(out) as written:
+        student = Student.load(model)
         write_onnx(student, written)
-        written.replace(out)
     without = "" if student.lexical is None else "; its half of words is left out"
     console.print(f"{out}: the dense half, {student.dim} dimensions{without}")
 
 
-@command_in_workspace
+@command("docemb search my_student embeddings.parquet 'a question' -k 5")
+def search(
+    model: Annotated[str, typer.Argument(help="The student that EMBEDDINGS are of.")],
+    embeddings: Annotated[
+        Path, typer.Argument(help="A .parquet file of `docemb embed`; --passages shows passages.")
+    ],
+    query: Annotated[str | None, typer.Argument(help="A text, or a text file.")] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="ID", help="Search for more like this document instead.")
+    ] = None,
+    count: Annotated[int, typer.Option("-k", min=1, help="Documents to show.")] = 10,
+    by_passages: Annotated[
+        bool,
+        typer.Option("--by-passages", help="Rank documents by their nearest passage and words."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the documents nearest to a text, and the passage of each that is nearest.
+
+    The cosines are exact, with all documents.
+    """
+    from docemb_lib.base.pretrained import fingerprint
+    from docemb_lib.cli.similarity import given_text, hits, print_short
+    from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import EmbeddingsFile
+
+    if (query is None) == (like is None):
+        raise InputError("give either a QUERY or --like ID")
+    text = "" if query is None else given_text(query)
+    file = EmbeddingsFile(embeddings)
+    row = None if like is None else file.row_of(like)
+    student = Student.load(model)
+    file.check_student(fingerprint(model), model, student.width)
+    vector = student.embed([text])[0] if row is None else file.document(row)["embedding"]
+    nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
+    found = hits(file, nearest, vector)
+    if as_json:
+        print_json(rows_of(found))
+    else:
+        print_short(found)
+
+
+@command("docemb explain my_student a.txt b.txt")
+def explain(
+    model: StudentName,
+    first: Annotated[str, typer.Argument(metavar="A", help="A text, or a text file.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
+    count: Annotated[int, typer.Option("-k", min=1, help="Contributions to show.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Show which passages and words of two documents make them similar.
+
+    The contributions of all pairs of passages and of all words sum to the cosine.
+    """
+    from docemb_lib.cli.similarity import given_text, print_short
+    from docemb_lib.student import Student
+
+    texts = [given_text(first), given_text(second)]
+    parts = Student.load(model).explain(*texts)
+    title = f"cosine {parts['contribution'].sum():.3f}, the greatest of {len(parts)} contributions"
+    if as_json:
+        print_json(rows_of(parts))
+    else:
+        print_short(parts.head(count), title)
+
+
+@command("docemb evaluate my_student --profile links.yaml")
 def evaluate(
     model: Annotated[
         str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")
@@ -393,9 +415,6 @@ def evaluate(
         Literal["map", "mrr", "ndcg@10", "recall@100"],
         typer.Option(help="The metric of retrieval that decides."),
     ] = "map",
-    further: Annotated[
-        bool, typer.Option("--further", help="Also show the other metrics of retrieval.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on the tasks of a profile, beside references.
@@ -404,14 +423,12 @@ def evaluate(
     SBERT and what is fitted on the texts of each task, without training. Tests compare the model as
     it is given with them, and a student also with itself, refitted to the texts of each task.
     """
-    from docemb_lib.cli.report import TERMS, typeset_models
-    from docemb_lib.cli.terminal import SCORES, print_table
-    from docemb_lib.evaluation.scoreboard import METRIC_NAMES, test_board
+    from docemb_lib.cli.report import print_evaluation
+    from docemb_lib.evaluation.scoreboard import test_board
     from docemb_lib.runs.kinds import Kind
     from docemb_lib.runs.models import forms_at
     from docemb_lib.runs.references import references_of
     from docemb_lib.runs.run import Run
-    from docemb_lib.runs.store import outputs, relative
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
@@ -420,10 +437,9 @@ def evaluate(
     run = Run(EVALUATION.name, scored)
     run.scorer.check()
     forms = forms_at(model)
-    references = []
-    if not alone:
-        labels = {row.label for row in forms.models}  # a model may be a reference, too
-        references = [row for row in references_of(run, loaded) if row.label not in labels]
+    labels = {row.label for row in forms.models}  # a model may be a reference, too
+    found = [] if alone else references_of(run, loaded)
+    references = [row for row in found if row.label not in labels]
     refitted = [forms.adapted] if references and forms.adapted else []
     final = run.scorer.evaluate(
         [*forms.models, *references],
@@ -431,28 +447,77 @@ def evaluate(
         references=[*references, *refitted],
         metric=metric,
     )
-    frames = {"scores": final.scores, **final.tables}
     if as_json:
-        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
-        sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
+        frames = {"scores": final.scores, **final.tables}
+        print_json({"model": model, **{name: rows_of(frame) for name, frame in frames.items()}})
         return
-    final = typeset_models(final, {})
-    title = f"{SCORES.format(METRIC_NAMES[metric])} with 95% intervals"
-    print_table(final.board.reset_index(), console, title)
-    console.print(TERMS)
+    print_evaluation(final, metric)
     if len(final.comparison):
-        tests = final.comparison.query("model == @final.student")
+        tests = test_board(final.comparison.query("model == @final.student")).reset_index()
         title = f"Paired tests of {final.student} (Holm-corrected p; no word: no difference shown)"
-        print_table(test_board(tests).reset_index(), console, title)
-    if further:
-        title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"
-        print_table(final.further_board.reset_index(), console, title)
+        print_table(tests, title)
     if any(row.kind == Kind.SBERT_CHUNKS for row in references):
-        console.print(final.standing(), soft_wrap=not console.is_terminal)
-    folder = outputs() / "evaluations" / scored.name / Path(model).name
-    for name, frame in frames.items():
-        write_text(folder / f"{name}.csv", frame.map(spreadsheet_cell).to_csv(index=False))
-    console.print(f"{relative(folder)}: all scores, intervals and paired tests")
+        console.print(final.standing())
+
+
+@command("docemb init my_texts/")
+def init(
+    input_: Annotated[str | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")
+    ] = None,
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Make this folder a working folder, with notebooks and params.
+
+    With INPUT, also write a profile sized to it.
+    """
+    from docemb_lib.cli.working_folder import copy_shipped, initial_profile
+    from docemb_lib.corpus.reader import local_paths, stem
+
+    root = working_folder() or Path.cwd()
+    source = None if input_ is None else given_path(input_, "INPUT")
+    if source and any(root.is_relative_to(place.resolve()) for place in local_paths(source)):
+        inside = f"the working folder {root} lies in it, and its outputs would be read as documents"
+        raise InputError(f"{source}: {inside}; give the command in a folder outside of it")
+    state = copy_shipped(root)
+    if source is None:
+        console.print(state)
+        return
+    name = out or stem(source.resolve()).strip(".")
+    out = Path(f"{name}".removesuffix(".yaml") + ".yaml")
+    with written_whole(out) as written:
+        corpus = {
+            "path": str(source.resolve()),
+            "text_field": text_field or "text",
+            "id_field": id_field,
+            "skip_bad": skip_bad,
+        }
+        facts = initial_profile(written, out, corpus, root)
+    console.print(state)
+    print_lines(facts)
+
+
+@command("docemb doctor")
+def doctor() -> None:
+    """Show the versions, the precision, the threads, and where outputs lie."""
+    import torch
+
+    from docemb_lib.base.hardware import devices_at_hand, uses_bf16
+    from docemb_lib.runs.store import installed_versions
+
+    device = devices_at_hand()[0]
+    precision = "bf16" if uses_bf16(device) else "fp32"
+    facts = {**installed_versions()}
+    facts["precision"] = f"{precision} on {device}, {PRECISION}={asked_precision()}"
+    facts["threads"] = str(torch.get_num_threads())
+    try:
+        facts["outputs"] = str(find_root() / "outputs")
+    except InputError as error:
+        facts["outputs"] = str(error)
+    print_lines(facts)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ from textwrap import shorten
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.cli.terminal import print_table, write_json
+from docemb_lib.cli.terminal import print_table
 from docemb_lib.corpus.reader import lines_of, well_formed
 from docemb_lib.student.embeddings_file import EmbeddingsFile, passage_cosines
 
@@ -22,20 +21,18 @@ def given_text(argument: str) -> str:
 
     Raises InputError for a blank text and for a .txt or .md file that is not there.
     """
-    is_file = False
+    text = well_formed(argument)
     with suppress(OSError):  # a text may be too long for a name
-        is_file = Path(argument).is_file()
-    text = "".join(lines_of(Path(argument))) if is_file else well_formed(argument)
+        if Path(argument).is_file():
+            text = "".join(lines_of(Path(argument)))
+        elif len(text.split()) == 1 and text.endswith((".txt", ".md")):
+            raise InputError(f"{argument}: there is no such file; correct its name, or give a text")
     if not text.strip():
         raise InputError(f"{argument!r}: the text is blank; give a text, or a file with one")
-    if not is_file and len(text.split()) == 1 and text.endswith((".txt", ".md")):
-        raise InputError(f"{argument}: there is no such file; correct its name, or give a text")
     return text
 
 
-def hits_table(
-    file: EmbeddingsFile, cosines: Mapping[int, float], query: np.ndarray
-) -> pd.DataFrame:
+def hits(file: EmbeddingsFile, cosines: Mapping[int, float], query: np.ndarray) -> pd.DataFrame:
     """Return a row for each document: rank, cosine, id, and its nearest passage if it has some.
 
     cosines: with the query, by row of the file.
@@ -53,12 +50,9 @@ def hits_table(
     return pd.DataFrame(rows)
 
 
-def show(frame: pd.DataFrame, console: Console, title: str | None = None, *, as_json: bool) -> None:
-    """Print a table with its passages in short, or as JSON in full."""
-    if as_json:
-        write_json(frame)
-        return
+def print_short(frame: pd.DataFrame, title: str | None = None) -> None:
+    """Print a table with the beginnings of its passages."""
     short = frame.drop(columns=["start", "end"], errors="ignore")
     for name in {"passage", "of A", "of B"} & {*short}:
         short[name] = [shorten(text, SHOWN, placeholder=" …") for text in short[name]]
-    print_table(short, console, title)
+    print_table(short, title)

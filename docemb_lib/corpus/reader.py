@@ -146,7 +146,9 @@ def local_documents(
     for place in places:
         before = len(ids)
         prefix = path_below(top, place) if len(places) > 1 else ""
-        if place.is_dir():
+        source = stem(place)
+        is_folder = place.is_dir()
+        if is_folder:
             rows = _folder_rows(place, prefix, problems)
             names: Sequence[str] = IDS
             texts: Sequence[str] = ["text"]
@@ -157,8 +159,8 @@ def local_documents(
         for row in rows:
             with problems.collecting():
                 id = id_of(row, *names) if names else f"{prefix}:{row.number}".removeprefix(":")
-                source = row.fields["label"] if place.is_dir() else stem(place)
-                document = Document(id, text_of(row, texts), source)
+                of_row = row.fields["label"] if is_folder else source
+                document = Document(id, text_of(row, texts), of_row)
                 _check(document, ids, row)
                 ids.add(id)
                 yield document
@@ -321,17 +323,18 @@ def read_table(
     return _numbered(file, _table(file, delimiter, named=named), problems)
 
 
-def _numbered(file: Path, items: Iterable[object], problems: Problems) -> Iterator[Row]:
+def _numbered(file: Path, items: Iterable[Any], problems: Problems) -> Iterator[Row]:
     """Yield the rows with the fields in `items`; an error in their place is that of a row."""
     with problems.collecting():
         for number, fields in enumerate(items, 1):
             with problems.collecting():
-                row = Row(f"{file}, row {number}", number, {})
+                is_whole = isinstance(fields, dict)
+                row = Row(f"{file}, row {number}", number, fields if is_whole else {})
                 if isinstance(fields, ValueError):
                     raise row.bad(str(fields))
-                if not isinstance(fields, dict):
+                if not is_whole:
                     raise row.bad(f"this is a value without fields; {OBJECTS}")
-                yield row._replace(fields=fields)
+                yield row
 
 
 def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> Iterator[object]:

@@ -7,7 +7,7 @@ and a user's own files; scores come with intervals and paired tests.
 
 from docemb_lib.evaluation.benchmarks import benchmark_task
 from docemb_lib.evaluation.catalogue import load_task
-from docemb_lib.evaluation.protocols import evaluate, few_shot_scores
+from docemb_lib.evaluation.protocols import evaluate
 from docemb_lib.evaluation.scoreboard import normalised
 from docemb_lib.evaluation.tasks import (
     Classification,
@@ -33,7 +33,6 @@ __all__ = [
     "Task",
     "benchmark_task",
     "evaluate",
-    "few_shot_scores",
     "load_task",
     "normalised",
 ]

@@ -18,7 +18,7 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.reader import Problems, Row, read_table, well_formed
 from docemb_lib.evaluation.judged import make_ranking
-from docemb_lib.evaluation.readers import NO_SPLIT, head_task, read_examples, source_rows
+from docemb_lib.evaluation.readers import examples_task, source_rows
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Ranking,
@@ -106,25 +106,26 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     rows = _pair_rows(files, problems)
     if not files:
         rows = source_rows(source, problems, config=benchmark.config)
-    where = f"task {name}"
-    examples = read_examples(
-        rows, problems, texts=benchmark.texts, label=benchmark.label, where=where
+    task = examples_task(
+        name,
+        rows,
+        problems,
+        texts=benchmark.texts,
+        label=benchmark.label,
+        class_of=archive_of if name == "arxiv-abstracts" else str,
+        where=f"task {name}",
+        share=0.2 if of_paper else None,
     )
-    if name == "arxiv-abstracts":
-        # The archive of the first category, math of `math.CO cs.DM`: 38 classes.
-        archives = [categories.split()[0].split(".")[0] for categories in examples["label"]]
-        examples["label"] = archives
-    if not of_paper and NO_SPLIT in set(examples["split"]):
-        raise InputError(
-            f"{source}: the data of {name} name no splits ({', '.join(SPLITS)}); copy the whole "
-            "folder of the hub there"
-        )
-    task = head_task(name, examples, where=where)
     size = sum(len(texts_of_examples(data)) for data in task.splits.values())
     if benchmark.size not in (None, size):
         message = "task %s has %d documents, and the paper has %d; scores are not comparable"
         logger.warning(message, name, size, benchmark.size)
     return task
+
+
+def archive_of(categories: str) -> str:
+    """Return the archive of the first category of a paper, math of `math.CO cs.DM`."""
+    return categories.split()[0].split(".")[0]
 
 
 def _pair_rows(files: Sequence[Path], problems: Problems) -> Iterator[tuple[str, Row]]:
@@ -235,7 +236,7 @@ def task_lengths(
     """
     frames = []
     for split, data in task.splits.items():
-        documents = documents_of(data)
+        documents = documents_of(task.name, data)
         columns = {name: count([*documents.values()]) for name, count in counters.items()}
         ids = [id for column in data.columns for id in column.ids]
         frames.append(pd.DataFrame(columns, [*documents]).loc[ids].assign(split=split))

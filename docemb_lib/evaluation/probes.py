@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from docemb_lib.evaluation.retrieval import unit
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
@@ -37,23 +33,20 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
     return Plane(points, float(pca.explained_variance_ratio_.sum()))
 
 
-def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
-    """Fit a ridge regression with an intercept; leave-one-out chooses the penalty from ALPHAS.
+def predict_by_ridge(student: np.ndarray, teacher: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+    """Predict teacher embeddings, (M, D), from a student's by a ridge regression with an intercept.
 
-    A factor scales all student dimensions to a mean variance of 1, so that a penalty means the same
-    for embeddings of any norm.
+    Leave-one-out chooses the penalty from ALPHAS. A factor scales all student dimensions to a mean
+    variance of 1, so that a penalty means the same for embeddings of any norm.
 
-    student: (N, S); teacher: (N, D).
+    student: (N, S); teacher: (N, D), both to fit on; unseen: (M, S).
     """
     from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
 
     X = np.asarray(student, dtype=np.float64)
     scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
-    scaled = FunctionTransformer(lambda X: X / scale)
-    model = make_pipeline(scaled, RidgeCV(alphas=ALPHAS))
-    return model.fit(X, np.asarray(teacher, dtype=np.float64))
+    ridge = RidgeCV(alphas=ALPHAS).fit(X / scale, np.asarray(teacher, dtype=np.float64))
+    return ridge.predict(unseen / scale)
 
 
 def probe(
@@ -70,7 +63,7 @@ def probe(
     from sklearn.metrics import r2_score
 
     student, teacher = (np.asarray(side, dtype=np.float64) for side in validation)
-    predicted = fit_ridge(*train).predict(student)
+    predicted = predict_by_ridge(*train, student)
     rows = []
     for name, chosen in {ALL: np.ones(len(teacher), dtype=bool), **buckets}.items():
         n = int(chosen.sum())
@@ -81,58 +74,30 @@ def probe(
     return pd.DataFrame(rows, columns=["bucket", "documents", "r2"])
 
 
-class Distances(NamedTuple):
-    """Distances between student and teacher embeddings of N documents."""
-
-    positive: np.ndarray  # (N,) to the teacher embedding of the same document
-    negative: np.ndarray  # (N, K) to those of other documents, in the order of their draw
-
-
 def measure_distances(
     student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int = 20
-) -> Distances:
+) -> np.ndarray:
     """Measure how far documents are from their teacher embedding and from those of other documents.
 
     student, teacher: (N, D), row i of both is document i; distance: "mse" is the squared L2
-    distance over D; negatives: the number of other documents, drawn for each at random.
+    distance over D; negatives: the number K of other documents, drawn for each at random. Returns
+    (N, 1 + K), the distance from its own embedding first.
     """
     n = len(student)
     shifts = np.tile(np.arange(1, n), (n, 1))
     drawn = np.random.default_rng(0).permuted(shifts, axis=1)[:, :negatives]
-    # A shift from 1 to n - 1 never gives the document itself.
-    others = (np.arange(n)[:, None] + drawn) % n
-    positive = _distance(student, teacher, distance)
-    negative = [_distance(student, teacher[column], distance) for column in others.T]
-    return Distances(positive, np.stack(negative, axis=1))
-
-
-def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
+    # A shift from 1 to n - 1 never gives the document itself, which is the first one.
+    rows = (np.arange(n)[:, None] + np.pad(drawn, ((0, 0), (1, 0)))) % n
     if distance == "mse":
-        return np.square(a - b).mean(axis=1)
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return 1 - (a * b).sum(axis=1) / np.maximum(norms, 1e-16)
+        return np.square(student[:, None] - teacher[rows]).mean(axis=2)
+    return 1 - np.einsum("nd,nkd->nk", unit(student), unit(teacher)[rows])
 
 
-def separation(positive: ArrayLike, negative: ArrayLike) -> float:
-    """Return the AUC: the probability that a positive distance is below a negative one.
-
-    Ties count half. positive: (N,); negative: (K,).
-    """
-    from scipy.stats import mannwhitneyu
-
-    sides = np.asarray(negative, dtype=float), np.asarray(positive, dtype=float)
-    wins = mannwhitneyu(*sides, method="asymptotic").statistic
-    return float(wins / (sides[0].size * sides[1].size))
-
-
-def tidy_distances(distances: Distances) -> pd.DataFrame:
-    """Return a row per distance: kind (positive or negative) and value, all positives first."""
-    positive, negative = distances
-    columns = {
-        "kind": ["positive"] * positive.size + ["negative"] * negative.size,
-        "value": np.concatenate([positive, negative.ravel()]),
-    }
-    return pd.DataFrame(columns)
+def tidy_distances(distances: np.ndarray) -> pd.DataFrame:
+    """Return a row per distance: kind (positive or negative) and value."""
+    frame = pd.DataFrame(distances).melt(var_name="kind")
+    frame["kind"] = np.where(frame["kind"] == 0, "positive", "negative")
+    return frame
 
 
 def spread(embeddings: np.ndarray) -> float:

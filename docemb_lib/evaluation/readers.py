@@ -1,16 +1,15 @@
 """Tasks with labels from data files, folders and data sets of a hub.
 
-`read_examples` checks the fields of each row, and `draw_splits` divides examples whose splits are
+`examples_task` checks the fields of each row, and `draw_splits` divides examples whose splits are
 not named. Every error names the file and the row.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.reader import (
@@ -38,7 +37,8 @@ VALIDATION = ("dev", "val", "valid")  # other names of the validation split
 # A name of a split outside of longer words: test in `c4-test.00000.json`, and not in `latest`.
 SPLIT = re.compile(rf"(?<![a-z])({'|'.join((*SPLITS, *VALIDATION))})(?![a-z])")
 NO_SPLIT = ""  # the split of files and rows for which none is named
-TEXTS = ("first", "second")  # columns of the texts of examples
+
+Example = tuple[str, list[str], str]  # split, one or two texts, class
 
 
 def labelled_task(settings: OwnTask) -> Classification | Pairs:
@@ -47,16 +47,16 @@ def labelled_task(settings: OwnTask) -> Classification | Pairs:
     texts = [[settings.text_field] if isinstance(settings.text_field, str) else settings.text_field]
     if settings.kind == "pairs":
         texts.append([settings.second_field])
-    examples = read_examples(
+    return examples_task(
+        settings.name,
         _own_rows(settings, problems),
         problems,
         texts=texts,
         label=[settings.label_field],
         where=str(settings.path),
         split_field=settings.split_field,
-    )
-    return head_task(
-        settings.name, examples, where=str(settings.path), share=settings.share, seed=settings.seed
+        share=settings.share,
+        seed=settings.seed,
     )
 
 
@@ -123,18 +123,23 @@ def split_named(name: str) -> str:
     return "validation" if name in VALIDATION else name
 
 
-def read_examples(
+def examples_task(
+    name: str,
     rows: Iterable[tuple[str, Row]],
     problems: Problems,
     *,
     texts: Sequence[Sequence[str]],
     label: Sequence[str],
     where: str,
+    class_of: Callable[[str], str] = str,
     split_field: str | None = None,
-) -> pd.DataFrame:
-    """Return a row per example: split, its one or two texts (first, second), and label, a string.
+    share: float | None = 0.2,
+    seed: int = 0,
+) -> Classification | Pairs:
+    """Return a classification, or pairs if each example has two texts; classes are strings.
 
-    Raises InputError for rows that are no examples, and where there is no example.
+    Raises InputError for rows that are no examples, where there is no example, and where only some
+    rows name their splits.
 
     Args:
         rows: see `source_rows`.
@@ -143,9 +148,12 @@ def read_examples(
         texts: for each text of an example the fields whose texts are joined.
         label: the names that the field of the label may have.
         where: the source in messages.
+        class_of: returns the class that a label stands for.
         split_field: names the split of a row whose file names none; None: `split`, if it is there.
+        share, seed: of splits that are drawn if none is named, see `draw_splits`; None: they must
+            be named.
     """
-    examples = []
+    examples: list[Example] = []
     for split, row in rows:
         with problems.collecting():
             documents = [text_of(row, names) for names in texts]
@@ -156,19 +164,24 @@ def read_examples(
                 split = split_named(str(named))
                 if split not in SPLITS:
                     raise row.wrong(f"one of {', '.join(SPLITS)}", split_field or "split")
-            examples.append((split, *documents, _label_of(row, label)))
+            examples.append((split, documents, class_of(_label_of(row, label))))
     problems.end(where)
-    frame = pd.DataFrame(examples, columns=["split", *TEXTS[: len(texts)], "label"], dtype=object)
-    without = int((frame["split"] == NO_SPLIT).sum())
+    without = [split for split, _, _ in examples].count(NO_SPLIT)
     if not examples:
         fields = ", ".join(names[0] for names in (*texts, label))
         raise InputError(f"{where}: it holds no example; add some with the fields {fields}")
-    if 0 < without < len(frame):
-        raise InputError(
-            f"{where}: {without} rows name no split, but the others do; name it in all of them or "
-            "in none"
-        )
-    return frame
+    if without and (without < len(examples) or share is None):
+        raise InputError(f"{where}: {without} rows name no split; name {', '.join(SPLITS)} in all")
+    if without and share:
+        examples = draw_splits(examples, share=share, seed=seed, where=where)
+    columns = {}
+    for split in SPLITS:
+        part = [(*documents, of) for named, documents, of in examples if named == split]
+        if part:
+            columns[split] = map(list, zip(*part, strict=True))
+    if len(texts) == 2:
+        return Pairs(name, {split: LabelledPairs(*data) for split, data in columns.items()})
+    return Classification(name, {split: Labelled(*data) for split, data in columns.items()})
 
 
 def _label_of(row: Row, names: Sequence[str]) -> str:
@@ -178,44 +191,27 @@ def _label_of(row: Row, names: Sequence[str]) -> str:
     raise row.wrong("the class, a string or an integer", *names)
 
 
-def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
+def draw_splits(
+    examples: Sequence[Example], *, share: float, seed: int, where: str
+) -> list[Example]:
     """Draw `share` of each class for test, as many for validation, the rest for train.
 
     Equal texts, in either order, go to the same split, with the class of the first. The order of
-    the examples is kept. examples: see `read_examples`. Raises InputError for a class of too few.
+    the examples is kept. Raises InputError for a class of too few.
     """
     rng = np.random.default_rng(seed)
-    texts = [examples[column] for column in TEXTS if column in examples]
-    keys = [frozenset(pair) for pair in zip(*texts, strict=True)]
-    keyed = examples.assign(key=pd.Series(keys, examples.index))
-    split_of: dict[frozenset[str], str] = {}
-    for name, members in keyed.drop_duplicates("key").groupby("label"):
+    class_of: dict[frozenset[str], str] = {}
+    for _, documents, label in examples:
+        class_of.setdefault(frozenset(documents), label)
+    split_of = dict.fromkeys(class_of, "train")
+    for name in sorted({*class_of.values()}):
+        members = [key for key, label in class_of.items() if label == name]
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
             raise InputError(
                 f"{where}: class {name!r}: {len(members)} examples are too few to draw train, "
                 "validation and test from; add some, or name the splits in the file"
             )
-        drawn = members["key"].to_numpy()[rng.permutation(len(members))]
-        split_of |= dict.fromkeys(drawn[:held], "test")
-        split_of |= dict.fromkeys(drawn[held : 2 * held], "validation")
-    return examples.assign(split=[split_of.get(key, "train") for key in keys])
-
-
-def head_task(
-    name: str, examples: pd.DataFrame, *, where: str, share: float = 0.2, seed: int = 0
-) -> Classification | Pairs:
-    """Return pairs where examples have two texts, else a classification.
-
-    Splits are drawn where none is named, see `draw_splits`; examples: see `read_examples`.
-    """
-    if (examples["split"] == NO_SPLIT).all():
-        examples = draw_splits(examples, share=share, seed=seed, where=where)
-    columns = {}
-    for split in SPLITS:
-        part = examples[examples["split"] == split].drop(columns="split")
-        if len(part):
-            columns[split] = part.to_dict("list").values()
-    if TEXTS[1] in examples:
-        return Pairs(name, {split: LabelledPairs(*data) for split, data in columns.items()})
-    return Classification(name, {split: Labelled(*data) for split, data in columns.items()})
+        for place, row in enumerate(rng.permutation(len(members))[: 2 * held]):
+            split_of[members[row]] = "test" if place < held else "validation"
+    return [(split_of[frozenset(documents)], documents, of) for _, documents, of in examples]

@@ -52,21 +52,17 @@ class Versions(NamedTuple):
         It is the next longer one, and for the longest the next shorter one. Texts of fewer than
         `count` passages are left out; of a single one there are no versions.
         """
+        cuts = [cut(text, count) for text in sorted(texts, key=len)]
+        whole = [parts for parts in cuts if len(parts) == count and all(map(str.strip, parts))]
+        others = [*whole[1:], *whole[-2:-1]]  # the next longer ones
         documents = []
-        pieces = []
-        for text in sorted(texts, key=len):
-            parts = cut(text, count)
-            if len(parts) == count and all(map(str.strip, parts)):
-                documents.append(text)
-                pieces.append(parts)
-        others = [*pieces[1:], *pieces[-2:-1]]  # of the next longer document
         exchanged = []
-        for parts, of_other in zip(pieces, others, strict=False):
-            versions = []
-            for k in range(count):
-                versions.append("".join([*parts[:k], of_other[k], *parts[k + 1 :]]))
-            exchanged.append(versions)
-        return cls(documents[: len(exchanged)], exchanged)
+        for parts, other in zip(whole, others, strict=False):
+            documents.append("".join(parts))
+            exchanged.append(
+                ["".join([*parts[:k], other[k], *parts[k + 1 :]]) for k in range(count)]
+            )
+        return cls(documents, exchanged)
 
 
 def exchange_passages(embed: Embed, versions: Versions) -> np.ndarray:
@@ -107,8 +103,6 @@ def ending(moved: np.ndarray) -> Ending:
     moved: see `exchange_passages`.
     """
     ends = moved[:, [0, -1]].T  # (2, N)
-    drawn = resampled_means(ends, seed=0)  # (B, 2)
-    first, last = np.concatenate([ends.mean(axis=1)[None], drawn]).T
-    ratios = last / np.where(first > 0, first, np.nan)
-    low, high = np.quantile(ratios[1:], TAILS)
-    return Ending(float(ratios[0]), float(low), float(high))
+    first, last = np.vstack([ends.mean(axis=1), resampled_means(ends, seed=0)]).T
+    ratio, *drawn = last / np.where(first > 0, first, np.nan)
+    return Ending(ratio, *np.quantile(drawn, TAILS))

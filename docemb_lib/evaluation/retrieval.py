@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from docemb_lib.teachers.words import COUNTED, spaced, words_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    # (N, D), dense, or sparse with rows of unit length
-    Embeddings: TypeAlias = np.ndarray | csr_array
 
 BLOCK = 256  # queries whose similarities are held at a time
 # Equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these.
@@ -32,6 +29,7 @@ NDCG_AT = 10  # hits that nDCG counts
 RECALL_AT = 100  # hits that recall counts
 METRICS = ("map", "mrr", f"ndcg@{NDCG_AT}", f"recall@{RECALL_AT}")  # of retrieval
 
+Embeddings: TypeAlias = "np.ndarray | csr_array"  # (N, D), dense, or sparse of unit length
 # How similar the N texts of a task are, where there are no embeddings: (Q, N) from Q rows of the
 # texts. It is called with a few hundred rows at a time, which bounds the memory.
 Similarities = Callable[[list[int]], np.ndarray]
@@ -44,31 +42,18 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 def rank_documents(
-    similarities: Similarities,
-    queries: Sequence[int],
-    *,
-    candidates: np.ndarray | None = None,
+    similarities: Similarities, queries: Sequence[int], *, candidates: np.ndarray
 ) -> Iterator[np.ndarray]:
     """Yield for each query the rows of all candidates but itself, most similar first.
 
-    Similarities are computed for BLOCK queries at a time. candidates: rows, in the order of ties;
-    None: all rows in their order.
+    Similarities are computed for BLOCK queries at a time. candidates: rows, in the order of ties.
     """
     for start in range(0, len(queries), BLOCK):
         block = list(queries[start : start + BLOCK])
         for query, row in zip(block, similarities(block), strict=True):
-            rows = np.arange(len(row)) if candidates is None else candidates
-            near = np.round(row[rows].astype(np.float64), DECIMALS)
-            nearest_first = rows[np.argsort(-near, kind="stable")]
+            near = np.round(row[candidates].astype(np.float64), DECIMALS)
+            nearest_first = candidates[np.argsort(-near, kind="stable")]
             yield nearest_first[nearest_first != query]
-
-
-class QueryScores(NamedTuple):
-    """The results of Q queries with R relevant documents in all."""
-
-    by_metric: dict[str, np.ndarray]  # (Q,) for each of METRICS; their means are the scores
-    # The precision at the rank of each relevant document, (R,), query after query
-    precision: np.ndarray
 
 
 def score_queries(
@@ -78,8 +63,8 @@ def score_queries(
     grades: Sequence[Sequence[int]] = (),
     missing: Sequence[Sequence[int]] = (),
     top: int | None = None,
-) -> QueryScores:
-    """Score every query as trec_eval does, by each of METRICS.
+) -> dict[str, np.ndarray]:
+    """Score Q queries as trec_eval does: (Q,) for each of METRICS, whose means are the scores.
 
     The average precision is the mean over the relevant documents of the precision at the rank of
     each; the gain of nDCG is the grade, divided by log2(1 + rank).
@@ -95,8 +80,7 @@ def score_queries(
             the author's code does with 1,000; a query without any has 0 and 1 / top.
     """
     discounts = 1 / np.log2(np.arange(2, NDCG_AT + 2))
-    rows = []
-    precisions = []
+    scores = []
     for number, (order, wanted) in enumerate(zip(ranked, relevant, strict=True)):
         graded = grades[number] if grades else [1] * len(wanted)
         grade_of = dict(zip(wanted, graded, strict=True))
@@ -104,9 +88,6 @@ def score_queries(
         places = np.flatnonzero(np.isin(order, wanted))  # ascending, from 0
         ranks = places + 1
         precision = np.arange(1, len(ranks) + 1) / ranks
-        at = dict(zip(order[places].tolist(), precision.tolist(), strict=True))
-        precisions += [at.get(row, 0.0) for row in wanted]
-
         judged = len(wanted) + len(absent)
         average = precision.sum() / judged
         if top is not None:
@@ -116,12 +97,12 @@ def score_queries(
 
         early = places[places < NDCG_AT]
         gains = np.array([grade_of[row] for row in order[early].tolist()], dtype=np.float64)
-        ideal = np.sort([*grade_of.values(), *absent])[::-1][:NDCG_AT]
+        ideal = np.sort([*graded, *absent])[::-1][:NDCG_AT]
         ndcg = (gains @ discounts[early]) / (ideal @ discounts[: len(ideal)])
         recall = np.count_nonzero(ranks <= RECALL_AT) / judged
-        rows.append((average, reciprocal, ndcg, recall))
-    columns = np.array(rows, dtype=np.float64).reshape(-1, len(METRICS)).T
-    return QueryScores(dict(zip(METRICS, columns, strict=True)), np.array(precisions))
+        scores.append((average, reciprocal, ndcg, recall))
+    columns = np.array(scores, dtype=np.float64).reshape(-1, len(METRICS)).T
+    return dict(zip(METRICS, columns, strict=True))
 
 
 def tfidf(texts: Sequence[str], fitted: int | None = None) -> csr_array:

@@ -7,12 +7,11 @@ depends on the models in a table (spread, rank, normalised scores) is computed o
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import pandas as pd
 
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, Needed
+from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
 METRIC_NAMES = {  # in tables and figures; others are as they are
@@ -30,14 +29,12 @@ NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before 
 
 
 def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
-    """Return the tidy frame of {model: {task: score}}; extra metrics get rows with seed 0."""
+    """Return the tidy frame of {model: {task: score}}, with all metrics of a score."""
     rows: list[tuple[object, ...]] = []
     for model, by_task in scores.items():
         for task, score in by_task.items():
-            for seed, value in enumerate(score.values):
-                rows.append((model, task, score.metric, seed, value))
-            for metric, value in score.extra.items():
-                rows.append((model, task, metric, 0, value))
+            for metric, values in score.by_seed.items():
+                rows += [(model, task, metric, seed, value) for seed, value in enumerate(values)]
     return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
 
 
@@ -48,65 +45,56 @@ def last_round(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["round"] == rows["round"].iloc[-1]].drop(columns="round")
 
 
-def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the unweighted mean over tasks for each seed: columns model, seed, value.
+def mean_over_tasks(scores: pd.DataFrame) -> pd.Series:
+    """Return the unweighted mean over tasks by model.
 
-    A task that trains nothing has a single value, which counts for every seed. A model without
-    scores on some task (BM25 ranks only) has no mean. scores: tidy.
+    A model without scores on some task (BM25 ranks only) has no mean. scores: tidy.
     """
-    main = main_rows(scores)
-    table = main.pivot(index=["model", "task"], columns="seed", values="value")
-    # bfill and ffill copy a single value to all seeds and change nothing where each seed has a
-    # value
-    by_model = table.bfill(axis=1).ffill(axis=1).groupby("model")
-    means = by_model.mean()[by_model.size() == main["task"].nunique()]
-    return means.reset_index().melt(id_vars="model", var_name="seed", value_name="value")
+    by_task = main_rows(scores).groupby(["model", "task"])["value"].mean().unstack("task")
+    return by_task.mean(axis=1, skipna=False).dropna()
 
 
-def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
+def normalised(scores: pd.DataFrame) -> pd.DataFrame:
     """Add a column `normalised`: value / best mean of a model on that task and metric.
 
-    over_rounds: divide by the best of all rounds (Figure 5.3) instead of the same round (Table
-    5.7). The result is relative to the models in the frame: never store it, and compare it only
-    within one figure or table.
+    The result is relative to the models in the frame: never store it, and compare it only within
+    one figure or table.
     """
-    return scores.assign(normalised=scores["value"] / best_means(scores, over_rounds=over_rounds))
+    return scores.assign(normalised=scores["value"] / best_means(scores))
 
 
 def best_means(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.Series:
-    """Return the best mean of a model on the task and metric of each row, see `normalised`."""
-    of_task = ["task", "metric"]
-    of_round = [*of_task, "round"] if "round" in scores else of_task
+    """Return the best mean of a model on the task and metric of each row.
+
+    over_rounds: of all rounds (Figure 5.3) instead of the round of the row (Table 5.7).
+    """
+    of_round = [name for name in ("task", "metric", "round") if name in scores]
     means = scores.groupby([*of_round, "model"], dropna=False)["value"].transform("mean")
-    among = of_task if over_rounds else of_round
-    return scores.assign(mean=means).groupby(among, dropna=False)["mean"].transform("max")
+    among = of_round[:2] if over_rounds else of_round
+    return means.groupby([scores[name] for name in among], dropna=False).transform("max")
 
 
-def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
+def interval_board(intervals: pd.DataFrame, *, further: bool = False) -> pd.DataFrame:
     """Return models x tasks as text, such as `.792 [.77, .81]`, best mean first in each round.
 
     The last column is the mean over tasks, or the single task; a model without some task comes last
-    and has no mean. intervals: see `score_intervals`, perhaps with `round`.
+    and has no mean. further: by all metrics of the tasks but those that decide. intervals: see
+    `score_intervals`, perhaps with `round`.
     """
     main = main_rows(intervals)
+    rows = main
+    if further:
+        rows = intervals.drop(main.index)
+        rows = rows.assign(task=rows["task"] + ", " + rows["metric"])
     index = ["round", "model"] if "round" in main else ["model"]
-    table = _board(main, _interval_texts(main), index=index, columns="task")
-    means = main[main["task"] == table.columns[-1]].set_index(index)["value"]
-    order = means.reindex(table.index).sort_values(ascending=False, kind="stable").index
+    values = rows[["value", "low", "high"]].itertuples(index=False)
+    texts = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in values]
+    table = _board(rows, texts, index=index, columns="task")
+    means = over_tasks(main).groupby(index)["value"].first().reindex(table.index)
+    order = means.sort_values(ascending=False, kind="stable").index
     if "round" not in main:
         return table.loc[order]
     return table.loc[order].loc[list(main["round"].unique())]
-
-
-def further_board(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Return models x further metrics of tasks as text, such as `.792 [.77, .81]`.
-
-    intervals: see `score_intervals`, without rounds.
-    """
-    further = intervals.drop(main_rows(intervals).index)
-    columns = further["task"] + ", " + further["metric"]
-    further = further.assign(column=columns)
-    return _board(further, _interval_texts(further), index="model", columns="column")
 
 
 def test_board(tests: pd.DataFrame) -> pd.DataFrame:
@@ -130,11 +118,6 @@ def _board(
         index=index, columns=columns, values="text", aggfunc="first", sort=False
     )
     return table.fillna("").rename_axis(columns=None)
-
-
-def _interval_texts(rows: pd.DataFrame) -> list[str]:
-    values = rows[["value", "low", "high"]].itertuples(index=False)
-    return [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in values]
 
 
 def with_interval(value: float, low: float, high: float) -> str:
@@ -196,25 +179,19 @@ def standing(
 def would_show(tests: pd.DataFrame) -> str:
     """Write what it takes to show the nearest of the differences that are not shown, as a clause.
 
-    An example is `; 104 examples can show .031, about 480 this`; "" where all are shown, or models
-    agree on every example. tests: see `verdicts`.
+    An example is `; 104 examples can show .031, about 480 this`, whose second number is left out
+    where it is beyond reach; "" where all are shown, or models agree on every example. tests: see
+    `verdicts`.
     """
     unclear = tests[(tests["verdict"] == UNCLEAR) & (tests["detectable"] > 0)]
     if unclear.empty:
         return ""
     nearest = unclear.sort_values("needed").iloc[0]
-    takes = Needed(nearest["detectable"], nearest["needed"])
-    return f"; {what_shows(nearest['examples'], takes)}"
-
-
-def what_shows(examples: int, takes: Needed) -> str:
-    """Write what so many examples can show, as in `104 examples can show .031, about 480 this`.
-
-    The second number is left out where it is beyond reach.
-    """
-    clause = f"{examples:,} examples can show {takes.detectable:.3f}".replace("0.", ".", 1)
-    if takes.examples <= REACHABLE * examples:
-        clause += f", about {float(f'{takes.examples:.2g}'):,.0f} this"
+    examples = nearest["examples"]
+    clause = f"; {examples:,} examples can show {nearest['detectable']:.3f}".replace("0.", ".", 1)
+    needed = nearest["needed"]
+    if needed <= REACHABLE * examples:
+        clause += f", about {float(f'{needed:.2g}'):,.0f} this"
     return clause
 
 
@@ -238,28 +215,20 @@ def told(tests: pd.DataFrame) -> str:
     return "; ".join(clauses)
 
 
-class Choice(NamedTuple):
-    """The model to take, and why."""
-
-    model: str
-    reason: str  # a clause with "it" for the model
-
-    def __str__(self) -> str:
-        return f"Take {self.model}: {self.reason}."
-
-
 def choose_simplest(
     intervals: pd.DataFrame,
     comparison: pd.DataFrame,
     *,
     student: str,
     simplest_first: Sequence[str],
-) -> Choice:
+) -> tuple[str, str]:
     """Choose the simplest model that no paired test of the student beside a reference shows worse.
 
     These tests compare the means over tasks. Where references are shown to be better than the
     student, the simplest of them is taken, and otherwise the simplest among the student and the
     references not shown to be worse.
+
+    Returns the model and the reason, a clause with "it" for the model.
 
     intervals: see `score_intervals`; comparison: see `verdicts`; simplest_first: models that may be
     among the references, and the student; other references count as less simple than all of these.
@@ -272,7 +241,7 @@ def choose_simplest(
     equal = [model for model in simpler if verdict_of[model] == UNCLEAR]
     if not better and not equal:
         worse = "every simpler model is shown to be worse, and " if simpler else ""
-        return Choice(student, f"{worse}no model is shown to be better")
+        return student, f"{worse}no model is shown to be better"
 
     model = (better or equal)[0]
     means = over_tasks(intervals).set_index("model")["value"]
@@ -282,7 +251,7 @@ def choose_simplest(
     reason = f"it is {relation} than {student} ({scores[0]} against {scores[1]} in the mean)"
     if len(better) > 1:
         reason += f", and it is the simplest of {len(better)} such models"
-    return Choice(model, reason)
+    return model, reason
 
 
 def beside_references(comparison: pd.DataFrame, student: str) -> pd.DataFrame:

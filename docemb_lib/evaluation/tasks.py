@@ -1,6 +1,6 @@
 """Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and their scores.
 
-A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings;
+A task holds data in splits. Classification and pairs train heads on frozen embeddings;
 retrieval ranks by cosine. A task checks when it is constructed that its data can be scored;
 `warn_of_problems` reports data that can be scored but is suspicious, and does not mend it, because
 published scores include it.
@@ -11,27 +11,30 @@ Embeddings are (N, D), dense or sparse with rows of unit length.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import hash_of
-from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
+from docemb_lib.evaluation.retrieval import (
+    Embeddings,
+    Similarities,
+    by_cosine,
+    of_rows,
+    rank_documents,
+    score_queries,
+)
 from docemb_lib.settings.sections import HeadSettings
 
-if TYPE_CHECKING:
-    from docemb_lib.evaluation.retrieval import Embeddings, Similarities
-
 logger = logging.getLogger(__name__)
-Data = TypeVar("Data")
 Integers: TypeAlias = "Sequence[int] | np.ndarray"
 
 SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task; the spread of a score is taken over them
+FOLDS = 5  # of a cross-validation
 
 
 class Column(NamedTuple):
@@ -98,11 +101,6 @@ class LabelledPairs(Examples):
     first_ids: Sequence[str] = ()
     second_ids: Sequence[str] = ()
 
-    @property
-    def texts(self) -> list[str]:
-        """All first texts, then all second ones."""
-        return [*self.first, *self.second]
-
 
 @dataclass(frozen=True)
 class Ranking(Examples):
@@ -155,68 +153,21 @@ def check_sizes(where: str, columns: Mapping[str, Sequence[Any]]) -> None:
         raise InputError(f"{where}: it has {counts}; give equally many of each, and at least one")
 
 
-def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
-    """Return the data of a split of the task `name`; raise InputError where there is none."""
-    if split not in splits:
-        raise InputError(
-            f"task {name!r} has no split {split!r}, only {', '.join(splits)}; name one of these"
-        )
-    return splits[split]
+def documents_of(task: str, *parts: Split) -> dict[str, str]:
+    """Return the texts of the documents of all parts by id, in the order of their first places.
 
-
-def check_splits(name: str, splits: Mapping[str, Split]) -> None:
-    """Raise InputError where splits are missing, have unknown names, or hold unsound data."""
-    if not splits or set(splits) - set(SPLITS):
-        raise InputError(
-            f"task {name!r}: the splits are {list(splits)}; give some of {', '.join(SPLITS)}"
-        )
-    for split, data in splits.items():
-        data.check(f"task {name!r}, split {split!r}")
-    text_of = documents_of(*splits.values())
-    for column in chain.from_iterable(data.columns for data in splits.values()):
-        for id, text in zip(column.ids, column.texts, strict=True):
-            if text_of[id] != text:
-                raise InputError(
-                    f"task {name!r}: two texts have the id {id!r:.80}; give each document an id "
-                    "of its own"
-                )
-
-
-def documents_of(*parts: Split) -> dict[str, str]:
-    """Return the texts of the documents of all parts by id, in the order of their first places."""
+    Raises InputError, which names the task, where two texts have the same id.
+    """
     documents: dict[str, str] = {}
     for part in parts:
         for column in part.columns:
             for id, text in zip(column.ids, column.texts, strict=True):
-                documents.setdefault(id, text)
+                if documents.setdefault(id, text) != text:
+                    raise InputError(
+                        f"task {task!r}: two texts have the id {id!r:.80}; give each document an "
+                        "id of its own"
+                    )
     return documents
-
-
-def rows_by_id(
-    name: str, embeddings: Embeddings, ids: list[str]
-) -> Callable[[Sequence[str]], np.ndarray]:
-    """Return a function from ids to embeddings. Row i of embeddings, (N, D), is that of `ids[i]`.
-
-    All documents in their order are returned without a copy, so that a large pool may stay
-    memory-mapped. Raises InputError for embeddings of a wrong shape and for infinite ones.
-    """
-    if embeddings.ndim != 2 or embeddings.shape[0] != len(ids):
-        raise InputError(
-            f"task {name!r}: the embeddings have the shape {embeddings.shape}, for {len(ids)} "
-            "texts; give one row for each of task.texts(split), in their order"
-        )
-    with np.errstate(invalid="ignore"):  # infinities of both signs
-        total = embeddings.sum(dtype=np.float64)  # a sum never copies a memory-mapped array
-    if not np.isfinite(total):
-        raise InputError(
-            f"task {name!r}: the embeddings are not finite; check whether the model has diverged"
-        )
-    row = {id: i for i, id in enumerate(ids)}
-
-    def lookup(wanted: Sequence[str]) -> np.ndarray:
-        return embeddings if list(wanted) == ids else embeddings[[row[id] for id in wanted]]
-
-    return lookup
 
 
 class Embedder(Protocol):
@@ -225,59 +176,131 @@ class Embedder(Protocol):
     def embed(self, texts: list[str]) -> np.ndarray: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Score:
-    """The score of a model on a task.
+    """The score of a model on a task: the results of its test examples or queries.
 
-    `per_example` holds what intervals and tests need: for each metric that is a mean over test
-    examples (accuracy, those of retrieval) the values of the examples or queries, float32 (seeds,
-    N) or (1, Q). Equality ignores it, and `per_relevant`.
+    per_example: for each metric that is a mean over examples (accuracy, those of retrieval) the
+    results (S, N), of S head seeds, or of one where nothing is trained; the first metric decides.
+    extra: further metrics, of each seed.
     """
 
-    metric: str
-    values: tuple[float, ...]  # one per seed; a single value where nothing is trained
-    extra: Mapping[str, float] = field(default_factory=dict)  # further metrics
-    per_example: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
-    # Retrieval: see `QueryScores.precision`, float32 (R,)
-    per_relevant: np.ndarray | None = field(default=None, compare=False, repr=False)
+    per_example: Mapping[str, np.ndarray]
+    extra: Mapping[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides."""
+        return next(iter(self.per_example))
+
+    @property
+    def by_seed(self) -> dict[str, list[float]]:
+        """The score of each seed, by metric."""
+        scores = {}
+        for metric, results in self.per_example.items():
+            scores[metric] = results.mean(axis=1, dtype=np.float64).tolist()
+        return {**scores, **self.extra}
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.values))
+        return float(np.mean(self.by_seed[self.metric]))
+
+    def of_examples(self, metric: str | None = None) -> np.ndarray:
+        """Return the result of each example, the mean over seeds: (N,)."""
+        return self.per_example[metric or self.metric].mean(axis=0, dtype=np.float64)
 
     def decided_by(self, metric: str) -> Score:
-        """Return the same score with another main metric, one of `per_example`."""
-        values = self.per_example[metric].mean(axis=1, dtype=np.float64)
-        extra = {self.metric: self.mean, **self.extra}
-        extra.pop(metric)
-        return replace(self, metric=metric, values=tuple(values.tolist()), extra=extra)
+        """Return the score with another metric that decides, if each example has a result of it."""
+        if metric not in self.per_example:
+            return self
+        return replace(self, per_example={metric: self.per_example[metric], **self.per_example})
+
+
+def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
+    """Return the rows of `limit` examples with the class shares kept, by class; all if no more.
+
+    Of each class the first floor(share * limit). Then the smallest cut class that has examples left
+    gets one more, until there are `limit`. A class without any takes one from the largest, so that
+    heads know all classes of the other splits. Classes of equal size, and groups, follow the order
+    of the class names.
+    """
+    if len(labels) <= limit:
+        return np.arange(len(labels))
+    number = {label: i for i, label in enumerate(sorted(set(labels), key=str))}
+    codes = np.array([number[label] for label in labels])
+    sizes = np.bincount(codes)
+    wanted = sizes * limit // len(labels)
+    while wanted.sum() < limit:
+        wanted[np.where(wanted < sizes, wanted, limit).argmin()] += 1
+    if limit >= len(sizes):
+        for code in np.flatnonzero(wanted == 0):
+            wanted[wanted.argmax()] -= 1
+            wanted[code] = 1
+    by_class = np.split(np.argsort(codes, kind="stable"), sizes.cumsum()[:-1])
+    return np.concatenate([rows[:count] for rows, count in zip(by_class, wanted, strict=True)])
 
 
 class HeadInputs(NamedTuple):
     """The input of heads for one split."""
 
-    features: np.ndarray  # (N, D)
+    features: Embeddings
     labels: np.ndarray  # (N,) class numbers, all of them in train
 
 
 @dataclass(frozen=True)
 class BaseTask:
-    """Data in splits, with a name and a metric."""
+    """Data in splits, with a name."""
 
     name: str
     splits: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        check_splits(self.name, self.splits)
+        """Raise InputError where splits are missing, have unknown names, or hold unsound data."""
+        if not self.splits or set(self.splits) - set(SPLITS):
+            raise InputError(
+                f"task {self.name!r}: the splits are {list(self.splits)}; give some of "
+                f"{', '.join(SPLITS)}"
+            )
+        for split, data in self.splits.items():
+            data.check(f"task {self.name!r}, split {split!r}")
+        documents_of(self.name, *self.splits.values())
 
     def documents(self, split: str = "test") -> dict[str, str]:
         """Return the texts that scoring on `split` reads, by id: those of train, too, for heads."""
+        if split not in self.splits:
+            raise InputError(
+                f"task {self.name!r} has no split {split!r}, only {', '.join(self.splits)}; name "
+                "one of these"
+            )
         trained = [self.splits["train"]] if isinstance(self, HeadTask) else []
-        return documents_of(*trained, pick(self.name, self.splits, split))
+        return documents_of(self.name, *trained, self.splits[split])
 
     def texts(self, split: str = "test") -> list[str]:
         """Return the texts of `documents`."""
         return list(self.documents(split).values())
+
+    def rows(self, split: str, embeddings: Embeddings | Similarities) -> dict[str, int]:
+        """Return the row of each document of `documents(split)`.
+
+        Raises InputError for embeddings of a wrong shape and for infinite ones.
+        """
+        rows = {id: row for row, id in enumerate(self.documents(split))}
+        if callable(embeddings):
+            return rows
+        problem = ""
+        if embeddings.ndim != 2 or embeddings.shape[0] != len(rows):
+            problem = (
+                f"have the shape {embeddings.shape}, for {len(rows)} texts; give one row for each "
+                "of task.texts(split), in their order"
+            )
+        else:
+            with np.errstate(invalid="ignore"):  # infinities of both signs
+                total = embeddings.sum(dtype=np.float64)  # never copies a memory-mapped array
+            if not np.isfinite(total):
+                problem = "are not finite; check whether the model has diverged"
+        if problem:
+            raise InputError(f"task {self.name!r}: the embeddings {problem}")
+        return rows
 
 
 @dataclass(frozen=True)
@@ -285,7 +308,6 @@ class HeadTask(BaseTask):
     """Base of the tasks whose heads are trained on the train split and scored by their accuracy."""
 
     splits: Mapping[str, Labelled | LabelledPairs]
-    metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
         """Check the splits; a head can only predict the classes of train."""
@@ -316,15 +338,36 @@ class HeadTask(BaseTask):
         *,
         head: HeadSettings | None = None,
         seeds: int = SEEDS,
+        examples: int | None = None,
+        folds: int = FOLDS,
     ) -> Score:
         """Return the accuracy of a head per seed from 0.
 
-        embeddings: (N, D), row i belongs to document i of `documents(split)`.
+        The train split is scored by cross-validation, in stratified folds without shuffling, and
+        once over the predictions of all folds, so that examples count equally.
+
+        embeddings: (N, D), row i belongs to document i of `documents(split)`; examples: of train to
+        learn from, None: all.
         """
+        from sklearn.model_selection import StratifiedKFold
+
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, split, head)
-        jobs = [(np.arange(len(train.labels)), seed) for seed in range(seeds)]
-        return score_predictions(predict(train, scored, jobs, head), scored.labels)
+        labels = self.splits["train"].labels
+        parts = [(downsample(labels, examples or len(labels)), np.arange(len(scored.labels)))]
+        if split == "train":
+            parts = list(StratifiedKFold(folds).split(train.features, train.labels))
+        jobs = [(seen, seed) for seen, _ in parts for seed in range(seeds)]
+        by_part = predict(train, scored, jobs, head).reshape(len(parts), seeds, -1)
+        predictions = by_part[0]
+        for of_part, (_, unseen) in zip(by_part, parts, strict=True):
+            predictions[:, unseen] = of_part[:, unseen]
+        return score_predictions(predictions, scored.labels)
+
+    @property
+    def validation_split(self) -> str:
+        """The split that choices are made by: train, where there is no validation split."""
+        return "validation" if "validation" in self.splits else "train"
 
     def head_inputs(
         self, embeddings: Embeddings, scored: str, head: HeadSettings
@@ -336,28 +379,24 @@ class HeadTask(BaseTask):
         """
         from docemb_lib.evaluation.heads import pair_features  # with torch
 
-        lookup = rows_by_id(self.name, embeddings, list(self.documents(scored)))
+        row_of = self.rows(scored, embeddings)
         train = self.splits["train"]
-        factor = None
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse rows have unit length
-            ids = [id for column in train.columns for id in column.ids]
-            squares = np.square(lookup(ids), dtype=np.float32).sum(axis=1)
-            factor = 1 / max(float(np.sqrt(squares.mean())), 1e-12)
+            rows = [row_of[id] for column in train.columns for id in column.ids]
+            squares = np.square(embeddings[rows], dtype=np.float32).sum(axis=1)
+            embeddings = 1 / max(float(np.sqrt(squares.mean())), 1e-12) * embeddings
         number = {label: i for i, label in enumerate(sorted(set(train.labels), key=str))}
-
-        def inputs_of(data: Labelled | LabelledPairs) -> HeadInputs:
-            views = [lookup(column.ids) for column in data.columns]
-            if factor is not None:
-                views = [factor * view for view in views]
+        inputs = []
+        for data in (train, self.splits[scored]):
+            views = []
+            for column in data.columns:
+                views.append(embeddings[[row_of[id] for id in column.ids]])
             features = views[0]
             if len(views) == 2:
                 features = pair_features(views[0], views[1], head.pair_features)
-            return HeadInputs(features, np.array([number[label] for label in data.labels]))
-
-        inputs = inputs_of(train)
-        if scored == "train":
-            return inputs, inputs
-        return inputs, inputs_of(self.splits[scored])
+            labels = np.array([number[label] for label in data.labels])
+            inputs.append(HeadInputs(features, labels))
+        return inputs[0], inputs[1]
 
 
 @dataclass(frozen=True)
@@ -398,7 +437,6 @@ class Retrieval(BaseTask):
     """
 
     splits: Mapping[str, Ranking]
-    metric: ClassVar[str] = "map"
 
     def score(
         self,
@@ -417,60 +455,25 @@ class Retrieval(BaseTask):
         embeddings: (N, D), row i belongs to document i of `documents(split)`, or the `Similarities`
         of these documents. top: hits that count for MAP and MRR, or None for all.
         """
-        ranking = pick(self.name, self.splits, split)
-        ids = list(self.documents(split))
-        if callable(embeddings):
-            row = {id: i for i, id in enumerate(ids)}
-            similarities = of_rows(embeddings, [row[id] for id in ranking.ids])
-        else:
-            similarities = by_cosine(rows_by_id(self.name, embeddings, ids)(ranking.ids))
+        row_of = self.rows(split, embeddings)
+        ranking = self.splits[split]
+        similarities = of_rows(
+            embeddings if callable(embeddings) else by_cosine(embeddings),
+            [row_of[id] for id in ranking.ids],
+        )
         pool = ranking.pool
         candidates = np.array(sorted(range(len(pool)), key=pool.__getitem__, reverse=True))
-        scores = score_queries(
+        by_metric = score_queries(
             rank_documents(similarities, ranking.queries, candidates=candidates),
             ranking.relevant,
             grades=ranking.grades,
             missing=ranking.missing,
             top=top,
         )
-        extra = {metric: float(values.mean()) for metric, values in scores.by_metric.items()}
-        value = extra.pop(self.metric)
-        examples = {}
-        for metric, values in scores.by_metric.items():
-            examples[metric] = values[None].astype(np.float32)
-        return Score(self.metric, (value,), extra, examples, scores.precision.astype(np.float32))
+        return Score({metric: values[None] for metric, values in by_metric.items()})
 
 
 Task = Classification | Pairs | Retrieval
-
-
-def example_lengths(task: Task, lengths: Integers) -> np.ndarray:
-    """Return the length of each test example (N,): of the longer document of a pair, or the query.
-
-    lengths: of the documents of `task.documents("test")`.
-    """
-    length_of = dict(zip(task.documents("test"), lengths, strict=True))
-    data = task.splits["test"]
-    of_columns = []
-    for column in data.columns:
-        of_columns.append([length_of[id] for id in column.ids])
-    longest = np.max(of_columns, axis=0)
-    return longest[list(data.queries)] if isinstance(data, Ranking) else longest
-
-
-def relevant_lengths(task: Task, lengths: Integers) -> np.ndarray:
-    """Return the query and the length of each relevant document in the test split, (2, R).
-
-    The order is that of `Score.per_relevant`; without retrieval there is none. lengths: see
-    `example_lengths`.
-    """
-    length_of = dict(zip(task.documents("test"), lengths, strict=True))
-    data = task.splits["test"]
-    pairs = []
-    if isinstance(data, Ranking):
-        for number, rows in enumerate(data.relevant):
-            pairs += [(number, length_of[data.ids[row]]) for row in rows]
-    return np.array(pairs, dtype=int).reshape(-1, 2).T
 
 
 def warn_of_problems(task: Task) -> None:
@@ -504,31 +507,18 @@ def predict(
     head: HeadSettings,
 ) -> np.ndarray:
     """Return the class numbers that heads predict: (K, N). jobs: rows of train and a seed each."""
-    from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
+    from docemb_lib.evaluation.heads import train_and_predict  # with torch
 
-    head_jobs = [HeadJob(*job) for job in jobs]
-    classes = int(train.labels.max()) + 1
-    heads = train_jobs(train.features, train.labels, head_jobs, head, classes=classes)
-    return heads.predict(scored.features)
+    return train_and_predict(*train, scored.features, jobs, head)
 
 
 def score_predictions(predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """Return the accuracy of K heads, with macro-F1. predictions: (K, N); labels: (N,)."""
-    correct = predictions == labels
-    return Score(
-        HeadTask.metric,
-        values=tuple(correct.mean(axis=1).tolist()),
-        extra={"f1_macro": float(f1_macro(predictions, labels).mean())},
-        per_example={HeadTask.metric: correct.astype(np.float32)},
-    )
+    """Return the accuracy of K heads, with macro-F1. predictions: (K, N); labels: (N,).
 
-
-def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the F1 of K heads (K,), the mean over the classes that are labelled or predicted.
-
-    predictions: (K, N); labels: (N,).
+    Macro-F1 is the mean over the classes that are labelled or predicted.
     """
     from sklearn.metrics import f1_score
 
-    scores = [f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions]
-    return np.array(scores)
+    right = (predictions == labels).astype(np.float32)
+    f1 = [f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions]
+    return Score({"accuracy": right}, {"f1_macro": f1})

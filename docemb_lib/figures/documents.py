@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 
-from docemb_lib.evaluation.probes import Distance, separation
+from docemb_lib.evaluation.probes import Distance
 from docemb_lib.figures.style import BESIDE, PALETTE, series_colors
 
 UNITS: dict[Distance, str] = {
@@ -42,6 +42,7 @@ def plot_distances(
             mean negative, whose length is minus the max-margin loss.
     """
     import seaborn as sns
+    from sklearn.metrics import roc_auc_score
 
     ax = ax or plt.gca()
     models = list(distances["model"].unique())
@@ -65,9 +66,8 @@ def plot_distances(
     least = distances["value"].min()
     means = distances.groupby(["model", "kind"])["value"].mean()
     for place, (model, rows) in enumerate(distances.groupby("model", sort=False)):
-        values = rows.set_index("kind")["value"]
-        auc = f"AUC {separation(values['positive'], values['negative']):.3f}"
-        ax.text(1.01, place, auc, transform=ax.get_yaxis_transform(), va="center")
+        auc = roc_auc_score(rows["kind"] == "negative", rows["value"])
+        ax.text(1.01, place, f"AUC {auc:.3f}", transform=ax.get_yaxis_transform(), va="center")
         if gamma is not None:
             ends = [means[model, "positive"], max(gamma * means[model, "negative"], least)]
             look: dict[str, Any] = {"color": PALETTE["floor"], "linewidth": 4, "markersize": 16}

@@ -240,11 +240,6 @@ class _Linear(torch.autograd.Function):
         return onednn_linear(grad, weight.T), onednn_linear(grad.T, states.T), d_bias
 
 
-def _rounded(length: int, step: int) -> int:
-    """Round up to a multiple of `step`."""
-    return -(-length // step) * step
-
-
 def banded_attention(
     query: Tensor,
     key: Tensor,
@@ -324,7 +319,7 @@ def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> lis
     T = sum(lengths)
 
     def read(tokens: slice) -> slice:
-        stop = tokens.start + _rounded(_length(tokens), step)
+        stop = tokens.start - -_length(tokens) // step * step  # rounded up
         return slice(tokens.start, min(stop, T))
 
     plan: list[Block] = []

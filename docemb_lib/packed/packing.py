@@ -60,19 +60,23 @@ def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
     return PackedBatch(torch.from_numpy(input_ids), torch.tensor(sizes), sizes)
 
 
-def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+def token_batches(lengths: Sequence[int], budget: int, *, padded: bool = False) -> list[list[int]]:
     """Share documents out to batches of at most `budget` tokens, longest documents first.
 
     The batches hold indices of `lengths`; documents of one length stay in their order. A document
     longer than the budget is a batch of its own. Documents of similar length share a batch, and a
-    device that runs out of memory does so at the first one.
+    device that runs out of memory does so at the first one. padded: each document counts as many
+    tokens as the longest of its batch.
     """
     batches: list[list[int]] = []
-    room = 0  # tokens that still fit into the last batch
+    cost = room = 0  # tokens of the next document, and those that still fit into the last batch
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if not batches or lengths[index] > room:
+        if not padded:
+            cost = lengths[index]
+        if not batches or cost > room:
             batches.append([])
             room = budget
+            cost = lengths[index]
         batches[-1].append(index)
-        room -= lengths[index]
+        room -= cost
     return batches

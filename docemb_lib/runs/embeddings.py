@@ -24,7 +24,7 @@ from docemb_lib.base.files import fingerprint_of, hash_of
 from docemb_lib.base.integrity import MANIFEST
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.runs.store import cached, is_whole, shelf_of
-from docemb_lib.settings.files import folder_above
+from docemb_lib.settings.files import working_folder
 from docemb_lib.settings.user_code import sources_of
 from docemb_lib.teachers import Compound, Teacher
 
@@ -89,7 +89,7 @@ def root_of(student: Path) -> Path | None:
 
     It lies beside the student outside of a working folder; None: in the working folder.
     """
-    if folder_above() is not None:
+    if working_folder() is not None:
         return None
     return student.absolute().with_name(f"{student.absolute().name}.embeddings")
 

@@ -24,10 +24,10 @@ from pydantic import BeforeValidator, Field
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs.stages import sbert_of
-from docemb_lib.settings import profile as profiles
+from docemb_lib.settings.files import SHIPPED, find_root, read_yaml, yaml_file
 from docemb_lib.settings.notebooks import REGISTRY, notebook_named
 from docemb_lib.settings.parameters import members_of
-from docemb_lib.settings.profile import SHIPPED, Profile, width
+from docemb_lib.settings.profile import Profile, validated, width
 from docemb_lib.settings.projections import parse_projection, with_widths
 from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 
@@ -102,9 +102,9 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     content: Any = {"runs": given}
     if isinstance(given, str | Path):
         name = str(given)
-        content = profiles.read_yaml(profiles.yaml_file("grid", given, _grid_files())) or {}
+        content = read_yaml(yaml_file("grid", given, _grid_files())) or {}
     source = f"grid {name}"
-    file = profiles.validated(GridFile, content, source)
+    file = validated(GridFile, content, source)
     notebook = file.notebook
     if notebook is not None:
         notebook = notebook_named(notebook, source=f"{source}: ")
@@ -121,7 +121,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 def _grid_files() -> dict[str, Path]:
     """The grids of docemb and, over them, those of the working folder, by name."""
     files = {}
-    for root in (SHIPPED, profiles.find_root()):
+    for root in (SHIPPED, find_root()):
         for file in sorted((root / "params" / "grids").glob("*.yaml")):
             files[file.stem] = file
     return files

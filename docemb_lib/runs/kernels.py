@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from queue import Empty
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from jupyter_client.asynchronous import AsyncKernelClient
@@ -20,7 +21,6 @@ from traitlets.config import Config
 
 from docemb_lib.base import worker_pool
 from docemb_lib.base.progress import is_bar
-from docemb_lib.base.scratch import scratch_folder
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
@@ -76,7 +76,7 @@ def execute_notebook(
     # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
     first_line = f"{module}.end_with_parent({os.getpid()})"
-    with scratch_folder(FOLDERS, SOCKETS) as sockets:
+    with TemporaryDirectory(prefix=FOLDERS, dir=SOCKETS) as sockets:
         manager = {
             "transport": "ipc",
             "connection_file": f"{sockets}/kernel.json",

@@ -19,7 +19,6 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import digest_of, files_of, fingerprint_of, read_json
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
-from docemb_lib.base.integrity import MODULES, STUDENT
 from docemb_lib.evaluation.retrieval import (
     Similarities,
     bm25,
@@ -57,6 +56,9 @@ SIMPLEST_FIRST = (
     Identity(Kind.UNTRAINED, Form.ADAPTED),
 )
 CONTEXTUAL_KINDS = (Kind.DM, Kind.DBOW, Kind.PV, Kind.CORPUS_LSA)
+# The lists of modules of a sentence-transformers folder, and the manifest of a student.
+MODULES = "modules.json"
+STUDENT = "docemb.json"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 # Files of a student that its embeddings do not depend on: of docemb, and what the training leaves.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from docemb_lib.base import pretrained
-from docemb_lib.base.errors import spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
@@ -244,7 +243,7 @@ class Run(RunFolder):
         """
         scores = last_round(scores)
         student = scores[scores["model"] == self.label]
-        metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
+        metrics = {"mean": float(mean_over_tasks(student).mean())}
         by_task: Any = student.groupby(["task", "metric"])["value"].mean()
         metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
         return metrics | self._trained_metrics
@@ -332,7 +331,7 @@ class Run(RunFolder):
             display(Image(filename=folder / f"{name}.png", width=round(box.width * figure_dpi)))
             pyplot.close(figure)
         if data is not None:
-            data.map(spreadsheet_cell).to_csv(folder / f"{name}.csv", index=False)
+            data.to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(relative(self.folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:

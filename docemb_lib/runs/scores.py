@@ -21,7 +21,8 @@ from docemb_lib.evaluation.catalogue import (
     task_fingerprint,
     task_inputs,
 )
-from docemb_lib.evaluation.tasks import HeadTask, Retrieval, Score, Task
+from docemb_lib.evaluation.retrieval import METRICS
+from docemb_lib.evaluation.tasks import HeadTask, Retrieval, Score
 from docemb_lib.evaluation.uncertainty import (
     Scores,
     decided_by,
@@ -38,9 +39,9 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
 
 logger = logging.getLogger(__name__)
-NUMBERS = "scores.json"  # {round: [metric, values, extra]}
+NUMBERS = "scores.json"  # {round: extra}
 SPLITS = "splits.json"
-EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
+EXAMPLES = "per_example.npz"  # round/metric: (seeds, N), see `Score`
 # See outputs/published/archive/proxies.md
 NO_CHOICE = (
     "Without labels no measure chooses reliably: halves set the best of seven models first on 2 of "
@@ -96,7 +97,7 @@ class Final(NamedTuple):
     @property
     def further_board(self) -> pd.DataFrame:
         """Models × further metrics with intervals."""
-        return scoreboard.further_board(self.last)
+        return scoreboard.interval_board(self.last, further=True)
 
     def label(self, kind: Kind, form: Form = Form.SAVED) -> str | None:
         """The label of the first model of this kind and form; None without one."""
@@ -188,7 +189,7 @@ class Final(NamedTuple):
         """A sentence on choosing by `halves` alone; "" where there are other tasks."""
         return NO_CHOICE if set(self.last["task"]) == {"halves"} else ""
 
-    def choice(self) -> scoreboard.Choice:
+    def choice(self) -> tuple[str, str]:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
         labels = [self.label(identity.kind, identity.form) for identity in SIMPLEST_FIRST]
         order = [label for label in labels if label is not None]
@@ -267,7 +268,7 @@ class Scorer:
         *,
         student: Model,
         references: Sequence[Model],
-        metric: str = Retrieval.metric,
+        metric: str = METRICS[0],
     ) -> Final:
         """Score the models on the tasks, with intervals and paired tests.
 
@@ -381,52 +382,57 @@ class Scorer:
         settings = self.settings.model_dump(include={"head", "seeds", "map_at", *protocol})
         return {"model": model.fingerprint, **self._task_inputs(name), **settings}
 
+    def _asked(self, name: str) -> tuple[HeadTask | Retrieval, str]:
+        """The task and the split that is scored."""
+        task = self.task(name)
+        if self.final or not isinstance(task, HeadTask):
+            return task, self.split
+        cut = protocols.for_validation(task, self.settings.limit)
+        return cut, cut.validation_split
+
     def _documents(self, name: str) -> dict[str, str]:
         """The texts that scoring needs embedded, by the ids of their documents."""
-        task = self.task(name)
-        if isinstance(task, HeadTask) and not self.final:
-            cut = protocols.for_validation(task, self.settings.limit)
-            return protocols.validation_documents(cut)
-        return task.documents(self.split)
+        task, split = self._asked(name)
+        return task.documents(split)
 
     def _write(self, model: Model, name: str, folder: Path) -> None:
         """Score the model on a task."""
-        task = self.task(name)
-        texts = list(self._documents(name).values())
+        task, split = self._asked(name)
         fitted = None
         if not isinstance(task, HeadTask):
-            fitted = len(set(task.splits[self.split].pool))
-        write_scores(folder, self._score(task, model.on_texts(texts, fitted)))
+            fitted = len(set(task.splits[split].pool))
+        embeddings = model.on_texts(task.texts(split), fitted)
+        write_scores(folder, self._score(task, split, embeddings))
 
-    def _score(self, task: Task, embeddings: Any) -> dict[str, Score]:
+    def _score(self, task: HeadTask | Retrieval, split: str, embeddings: Any) -> dict[str, Score]:
         """The score of a task in every round.
 
-        embeddings: (N, D), row i belongs to document i of `_documents`, or `Similarities` for
-        retrieval.
+        embeddings: (N, D), row i belongs to document i of `task.documents(split)`, or
+        `Similarities` for retrieval.
         """
         settings = self.settings
-        head = settings.head
         limits = settings.rounds if self.final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
-            return dict.fromkeys(rounds, task.score(embeddings, self.split, top=settings.map_at))
-        if self.final:
-            return protocols.final_scores(
-                task, embeddings, rounds=rounds, head=head, seeds=settings.seeds
+            return dict.fromkeys(rounds, task.score(embeddings, split, top=settings.map_at))
+        scores = {}
+        for name, limit in rounds.items():
+            scores[name] = task.score(
+                embeddings,
+                split,
+                head=settings.head,
+                seeds=settings.seeds,
+                examples=limit,
+                folds=settings.folds,
             )
-        cut = protocols.for_validation(task, settings.limit)
-        score = protocols.validation_score(
-            cut, embeddings, head=head, seeds=settings.seeds, folds=settings.folds
-        )
-        return dict.fromkeys(rounds, score)
+        return scores
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
-    numbers = {}
+    numbers = {name: dict(score.extra) for name, score in by_round.items()}
     answers: dict[str, Any] = {}
     for name, score in by_round.items():
-        numbers[name] = [score.metric, score.values, dict(score.extra)]
         for metric, results in score.per_example.items():
             answers[f"{name}/{metric}"] = results
     write_text(folder / NUMBERS, json.dumps(numbers))
@@ -441,10 +447,7 @@ def read_scores(folder: Path) -> dict[str, Score]:
         for key, results in stored.items():
             name, _, metric = key.partition("/")
             answers[name][metric] = results
-    scores = {}
-    for name, (metric, values, extra) in numbers.items():
-        scores[name] = Score(metric, tuple(values), extra, answers[name])
-    return scores
+    return {name: Score(answers[name], extra) for name, extra in numbers.items()}
 
 
 def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.DataFrame:

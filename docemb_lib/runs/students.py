@@ -45,7 +45,7 @@ from docemb_lib.student.export import saved_card, student_card, with_lexical_hal
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
-from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
+from docemb_lib.training.pairs import PairedDocuments, encode_sentences
 from docemb_lib.training.run import leave_group, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
 
@@ -211,8 +211,7 @@ class Students:
             student: Student = objective.student
             documents = partial(self.training_documents, student)
             texts = documents("train", run.profile.parameters.documents)
-            train: Any = train_on_pairs if run.self_supervised else train_objective
-            history = train(
+            history = train_objective(
                 objective,
                 texts,
                 documents("validation", len(self.corpus.split("validation"))),

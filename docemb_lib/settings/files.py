@@ -10,27 +10,24 @@ from typing import Any
 
 import yaml
 
-from docemb_lib.base.errors import InputError, did_you_mean, repeated
+from docemb_lib.base.errors import InputError, nearest, repeated
 from docemb_lib.base.integrity import warn_once
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # The folder of the notebooks and params that come with docemb: in a wheel the package, in a
 # checkout the one around it.
 SHIPPED = PACKAGE if (PACKAGE / "params").is_dir() else PACKAGE.parent
-# Fields that hold paths, from the folder of their file, where the value begins with a dot or there
-# is such a file. Other values are names, of a hub or in `params/`.
-_PATHS = re.compile(
-    r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)"
+# Fields that hold paths, from the folder of their file. Those behind the group may also hold names,
+# of a hub or in `params/`: their value is a path if it begins with a dot or `~`, or if there is
+# such a file.
+_PLACES = re.compile(
+    r"(?P<path>(contextual_teachers\.)?corpus\.path"
     r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
+    r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games))"  # no hub has them
+    r"|(contextual_teachers\.)?corpus\.datasets\.dataset"
     r"|evaluation\.benchmarks\.[\w-]+"
     r"|(student|structural_teacher)\.model"
     r"|plan\.(grid|profile)"
-)
-# Fields that always hold a path.
-_ALWAYS_PATHS = re.compile(
-    r"(contextual_teachers\.)?corpus\.path"
-    r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
-    r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
 WORKSPACE = "DOCEMB_WORKSPACE"  # the variable that names the working folder
 Settings = dict[str, Any]  # a mapping in a YAML file
@@ -42,11 +39,10 @@ def find_root() -> Path:
     Raises InputError where there is none.
     """
     root = working_folder()
-    if root is None:
+    if root is None or not any((root / "params").glob("*.yaml")):
         raise InputError(
-            f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/); "
-            "make it one with `docemb init`, or name one: --workspace FOLDER, or "
-            f"{WORKSPACE}=FOLDER in the environment"
+            f"{root or Path.cwd()}: this is no working folder (one with params/ and notebooks/); "
+            f"make it one with `docemb init`, or name one by {WORKSPACE}=FOLDER in the environment"
         )
     if not Path.cwd().is_relative_to(root):
         warn_once("the working folder is %s", root)
@@ -54,29 +50,17 @@ def find_root() -> Path:
 
 
 def working_folder() -> Path | None:
-    """The folder that the environment names (`DOCEMB_WORKSPACE`), or else `folder_above`.
+    """The folder that the environment names (`DOCEMB_WORKSPACE`).
 
-    Raises InputError where the named one is no working folder.
+    Without one, the nearest folder from the working directory upwards that holds `params/*.yaml`,
+    if any.
     """
     named = os.environ.get(WORKSPACE)
-    if not named:
-        return folder_above()
-    root = Path(named).resolve()
-    if not any((root / "params").glob("*.yaml")):
-        raise InputError(
-            f"{WORKSPACE}={named}: this is no working folder (one with params/ and notebooks/); "
-            "make it one with `docemb init`"
-        )
-    return root
-
-
-def folder_above() -> Path | None:
-    """The nearest folder from the working directory upwards that holds `params/*.yaml`, if any."""
+    if named:
+        return Path(named).resolve()
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if any((folder / "params").glob("*.yaml")):
-            return folder
-    return None
+    above = (folder for folder in (here, *here.parents) if any((folder / "params").glob("*.yaml")))
+    return next(above, None)
 
 
 def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
@@ -86,17 +70,11 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
     """
     if str(name) in known:
         return known[str(name)]
-    names = ", ".join(sorted(known))
-    if Path(name).suffix not in {".yaml", ".yml"}:
-        known_names = f"known are {names}, or give the path of a .yaml file"
-        question = did_you_mean(str(name), known)
-        raise InputError(f"{kind} {str(name)!r} is unknown{question}; {known_names}")
     for candidate in (Path(name), find_root() / name):
-        if candidate.is_file():
+        if candidate.suffix in {".yaml", ".yml"} and candidate.is_file():
             return candidate.resolve()
-    raise InputError(
-        f"{kind} {name}: there is no such file; give the path of one, or one of {names}"
-    )
+    mend = f"{nearest(str(name), sorted(known))}; give one of these, or the path of a .yaml file"
+    raise InputError(f"{kind} {str(name)!r} is unknown{mend}")
 
 
 def read_yaml(path: Path) -> Any:
@@ -132,66 +110,47 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def read_profile_file(path: Path) -> tuple[Settings, list[Path]]:
+def read_profile_file(path: Path, above: tuple[Path, ...] = ()) -> tuple[Settings, list[Path]]:
     """A profile merged with its bases, and the files that were read, the profile first.
 
-    Raises InputError for a file that is missing, not readable or its own base.
+    Mappings are merged, key by key. Raises InputError for a file that is missing, not readable or
+    its own base.
+
+    above: the profiles whose base this file is.
     """
-    files: list[Path] = []
-    return _read([path], "", files), files
-
-
-def _read(chain: list[Path], place: str, files: list[Path]) -> Settings:
-    """The settings that a file gives for a section. The file and its bases are added to `files`.
-
-    chain: the profile, its base, the base of that and so on; the last one is the file to read.
-    place: the keys that lead to the section, each with a dot behind it; "" for the whole profile.
-    """
-    path = chain[-1]
-    if path in chain[:-1]:
-        circle = " → ".join(file.name for file in chain[chain.index(path) :])
-        raise InputError(f"{chain[-2]}: base: {circle} leads in a circle; take one of them out")
+    if path in above:
+        circle = " → ".join(file.name for file in (*above, path))
+        raise InputError(f"{above[-1]}: base: {circle} leads in a circle; take one of them out")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
-        raise InputError(
-            f"{path}: the file holds no settings; write `name: value` lines, as in params/own.yaml"
-        )
-    files.append(path)
-    return _merged({}, _absolute(raw, place, path.parent), chain, place, files)
-
-
-def _merged(
-    earlier: object, raw: Settings, chain: list[Path], place: str, files: list[Path]
-) -> Settings:
-    """The section `raw` over its own base, or without one over `earlier`, that of an outer base."""
-    content = dict(earlier) if isinstance(earlier, dict) else {}
-    if "base" in raw:
-        content = _read([*chain, _base_file(raw["base"], chain[-1], place)], place, files)
-        if not place:
-            content.pop("name", None)  # of another profile
-    for key, value in raw.items():
-        if isinstance(value, dict):
-            content[key] = _merged(content.get(key), value, chain, f"{place}{key}.", files)
-        elif key != "base":
-            content[key] = value
-    return content
-
-
-def _base_file(base: object, path: Path, place: str) -> Path:
-    """The file that the key `base` in the file `path` names. Raises InputError without one."""
+        mend = "write `name: value` lines, as in params/own.yaml"
+        raise InputError(f"{path}: the file holds no settings; {mend}")
+    content = _absolute(raw, "", path.parent)
+    if "base" not in content:
+        return content, [path]
+    base = content.pop("base")
     file = path.parent / str(base)
-    if not isinstance(base, str) or not file.is_file():
-        raise InputError(
-            f"{path}: {place}base: there is no file {base!r}; "
-            "name a .yaml file, relative to the folder of this one"
-        )
-    return file.resolve()
+    if not file.is_file():
+        mend = "name a .yaml file, relative to the folder of this one"
+        raise InputError(f"{path}: base: there is no file {base!r}; {mend}")
+    below, files = read_profile_file(file.resolve(), (*above, path))
+    below.pop("name", None)  # of another profile
+    return _merged(below, content), [path, *files]
+
+
+def _merged(below: Settings, content: Settings) -> Settings:
+    """The settings of a file over those of its base."""
+    merged = {**below, **content}
+    for key, value in content.items():
+        if isinstance(value, dict) and isinstance(below.get(key), dict):
+            merged[key] = _merged(below[key], value)
+    return merged
 
 
 def _absolute(value: Any, place: str, folder: Path) -> Any:
     """`value` with absolute paths, because notebooks run in another folder.
 
-    place: as in `_read`. folder: the folder of the file that holds the value.
+    place: the keys that lead to the value, each with a dot behind it. folder: that of the file.
     """
     if isinstance(value, dict):
         return {key: _absolute(item, f"{place}{key}.", folder) for key, item in value.items()}
@@ -201,7 +160,7 @@ def _absolute(value: Any, place: str, folder: Path) -> Any:
         return value
     field = place.removesuffix(".")
     path = folder / expanduser(value)
-    is_path = _ALWAYS_PATHS.fullmatch(field) or (
-        _PATHS.fullmatch(field) and (value.startswith((".", "~")) or glob(str(path)))
-    )
-    return str(path.resolve()) if is_path else value
+    match = _PLACES.fullmatch(field)
+    if match and (match["path"] or value.startswith((".", "~")) or glob(str(path))):
+        return str(path.resolve())
+    return value

@@ -9,6 +9,7 @@ import re
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
 from docemb_lib.settings.sections import CONTEXTUAL_LOSSES
 
+STUDENT = "student "  # how the labels of final students begin
 PAPER = Parameters()  # the settings of the papers
 LETTERS = {"delta": "δ", "beta": "β"}  # of SoftCCA
 # Parts of labels as figures print them.
@@ -73,7 +74,7 @@ def weighting_label(p: Parameters) -> str:
 
 def final_label(p: Parameters) -> str:
     """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`."""
-    label = f"student {weighting_label(p)}"
+    label = STUDENT + weighting_label(p)
     if p.contextual_teacher is not None:
         label += f";{contextual_label(p)}"
     return f"{label};{sizes(p)}"

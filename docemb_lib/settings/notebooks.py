@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from docemb_lib.base.errors import InputError, did_you_mean
+from docemb_lib.base.errors import InputError, nearest
 from docemb_lib.settings import labels
 from docemb_lib.settings.parameters import SINGLE, Parameters
 
@@ -118,12 +118,6 @@ def notebook_named(name: str, *, source: str = "") -> str:
     """
     start = name and name.zfill(2)
     names = [notebook for notebook in REGISTRY if notebook.startswith(start)]
-    free = [notebook for notebook in FREE if notebook.startswith(start)]
-    if len(free) == 1 and not names:
-        raise InputError(
-            f"{source}notebook {free[0]} makes no run of a profile; "
-            f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb OUTPUT.ipynb"
-        )
     if len(names) != 1:
         raise InputError(f"{source}{unknown_notebook(name)}")
     return names[0]
@@ -131,5 +125,5 @@ def notebook_named(name: str, *, source: str = "") -> str:
 
 def unknown_notebook(name: str) -> str:
     """The error about a notebook that there is not."""
-    question = did_you_mean(name, REGISTRY)
-    return f"notebook {name!r} is unknown{question}; known are {', '.join(REGISTRY)}"
+    others = f"{', '.join(FREE)} make no run of a profile: open them in JupyterLab"
+    return f"notebook {name!r} is unknown{nearest(name, REGISTRY)}; {others}"

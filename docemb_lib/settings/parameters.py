@@ -10,6 +10,7 @@ from docemb_lib.settings.sections import (
     ContextualLoss,
     ContextualName,
     Count,
+    Float,
     MinCount,
     NotNegative,
     OrNone,
@@ -61,7 +62,7 @@ class Parameters(Section):
     student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
     contextual_projection: ProjectionSpec = "-"
     # λ, the weight of the structural loss; None: plain sum of both losses
-    lam: OrNone[float] = Field(0.5, ge=0, le=1)
+    lam: OrNone[Float] = Field(0.5, ge=0, le=1)
     # Of the contextual loss beside lam: complement is 1 - λ; structural leaves it at 1, so that λ
     # weighs the structural loss alone, as in drafts of the thesis
     weighting: Literal["complement", "structural"] = "complement"

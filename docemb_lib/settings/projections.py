@@ -82,13 +82,10 @@ def check_widths(
     teacher_widths = projection_widths(teacher_spec, teacher_dim)
     if student_widths[-1] == teacher_widths[-1]:
         return
-    student_path = " → ".join(map(str, student_widths))
-    teacher_path = " → ".join(map(str, teacher_widths))
-    views = f"student {student_path}; {teacher} {teacher_path}"
-    if teacher == "structural":  # it has no projections
-        mend = "choose student.model and structural_teacher.model of one width"
-    else:
-        field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
-        student_end = f"student_projection ({student_spec!r}) end in {teacher_widths[-1]}"
-        mend = f"let {student_end} or {field} ({teacher_spec!r}) in {student_widths[-1]}"
-    raise InputError(f"projections end in different widths: {views}; {mend}")
+    views = f"student {_arrows(student_widths)}; {teacher} teacher {_arrows(teacher_widths)}"
+    specs = f"{student_spec!r} and {teacher_spec!r}"
+    raise InputError(f"projections {specs} end in different widths: {views}; let both end in one")
+
+
+def _arrows(widths: Sequence[int]) -> str:
+    return " → ".join(map(str, widths))

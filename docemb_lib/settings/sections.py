@@ -4,7 +4,7 @@ The comment of a field gives the unit of its value, or the reason.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar, get_args
@@ -15,8 +15,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationInfo,
-    field_validator,
     model_validator,
 )
 
@@ -85,17 +83,6 @@ def _projection(value: object) -> object:
     return text
 
 
-def _values_in(value: object) -> Iterator[object]:
-    """A value, or all values inside of lists and mappings."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
-        yield value
-        return
-    for part in value:
-        yield from _values_in(part)
-
-
 def _structural_loss(value: str) -> str:
     """One of docemb's losses, or the import path of a loss."""
     if value not in STRUCTURAL_LOSSES and not re.fullmatch(USER_CLASS, value):
@@ -118,25 +105,26 @@ def _head_of_that_name(value: object) -> object:
     return HEADS[value]
 
 
-def _types_in(annotation: object) -> Iterator[object]:
-    """An annotation and all that it is made of: `int | None`, `int` and `None`."""
-    yield annotation
-    for part in get_args(annotation):
-        yield from _types_in(part)
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):  # pydantic reads `off` and `true` as 0 and 1
+        raise ValueError("must be a number")
+    return value
 
 
+Int = Annotated[int, BeforeValidator(_no_bool)]
+Float = Annotated[float, BeforeValidator(_no_bool)]
 OrNone = Annotated[Value | None, BeforeValidator(_no_null)]  # None switches the field off
 ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what generators take
-MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
+Seed = Annotated[Int, Field(ge=0, lt=2**32)]  # what generators take
+MaxTokens = Annotated[Int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, AfterValidator(_structural_loss)]
 ContextualLoss = Annotated[str, AfterValidator(_contextual_loss)]
-Count = Annotated[int, Field(ge=1)]
-Several = Annotated[int, Field(ge=2)]  # two or more
-Width = Annotated[int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[Int, Field(ge=1)]
+Several = Annotated[Int, Field(ge=2)]  # two or more
+Width = Annotated[Int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
+Positive = Annotated[Float, Field(gt=0)]
+NotNegative = Annotated[Float, Field(ge=0)]
+Share = Annotated[Float, Field(ge=0, lt=1)]
 MinCount = Count | Literal["10%"]
 Names = Annotated[list[str], Field(min_length=1)]
 TextFields = str | Names
@@ -147,15 +135,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse `off` and `true` in place of a number, because pydantic reads them as 0 and 1."""
-        if any(isinstance(part, bool) for part in _values_in(value)):
-            types = list(_types_in(cls.model_fields[str(info.field_name)].annotation))
-            if bool not in types and (int in types or float in types):
-                raise ValueError("must be a number")
-        return value
+    def _known_keys(cls, given: object) -> object:
+        """Name the nearest known key, which pydantic does not do."""
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                raise ValueError(f"unknown key {name!r}{nearest(str(name), cls.model_fields)}")
+        return given
 
 
 class HubDataset(Section):
@@ -208,7 +195,7 @@ class Corpus(TextSource):
     """The text of the students, and the parts of it that training leaves out."""
 
     validation: Several = 200  # documents of the validation split
-    tasks: int = Field(200, ge=20)  # documents held out for the tasks, from all training
+    tasks: Int = Field(200, ge=20)  # documents held out for the tasks, from all training
 
 
 class StructuralTeacher(Section):
@@ -295,14 +282,14 @@ class Student(Section):
     # are unpacked and slow
     pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     # The layers to keep; None: all
-    layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)
+    layers: list[Annotated[Int, Field(ge=0)]] | None = Field(None, min_length=1)
     max_tokens: MaxTokens = 4096  # positions, special tokens included
     # Two-sided and even, as in transformers; None: as in the checkpoint
-    attention_window: int | None = Field(512, ge=4, le=2**21, multiple_of=2)
+    attention_window: Int | None = Field(512, ge=4, le=2**21, multiple_of=2)
     dropout: Share | None = None  # None: as in the checkpoint
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
-    lexical: int = Field(0, ge=0, le=WIDEST)
+    lexical: Int = Field(0, ge=0, le=WIDEST)
 
 
 class Decorrelation(Section):
@@ -388,7 +375,7 @@ class HeadSettings(Section):
     # Width of the hidden layer; 0: no such layer, but a logistic regression (C = 10) on embeddings
     # of a mean squared length of 1, which learns from a hundred examples what an MLP of few steps
     # does not, and reads no other field but pair_features
-    hidden: int = Field(50, ge=0)
+    hidden: Int = Field(50, ge=0)
     dropout: Share = 0.5  # after the ReLU
     epochs: Count = 10  # the weights after the last one are scored: no selection
     batch_size: Count = 32  # the last short batch is kept
@@ -425,7 +412,7 @@ class OwnTask(Section):
     label_field: str = "label"
     # One file: train, validation or test; None: `split`; where that is missing, splits are drawn
     split_field: str | None = None
-    share: float = Field(0.2, gt=0, lt=0.5)  # of examples drawn for test, as many for validation
+    share: Float = Field(0.2, gt=0, lt=0.5)  # of examples drawn for test, as many for validation
     seed: Seed = 0  # of this draw
     id_field: str | None = None  # retrieval: the field of a document's id; None: as of a corpus
     skip_bad: bool = False  # leave out rows that cannot be read, and say so
@@ -437,20 +424,20 @@ class OwnTask(Section):
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        is_folder = isinstance(self.path, Path) and self.path.is_dir()
         if self.kind != "retrieval":
             for name in ("queries", "relevance"):
-                if getattr(self, name) is not None:
+                if getattr(self, name):
                     raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
-        elif self.relevance is None and (self.queries or not is_folder):
-            raise ValueError(
-                "relevance (a file of pairs of ids) is missing; "
-                "add it, or let path be a folder of BEIR's layout, without queries"
-            )
-        if self.kind == "retrieval" and isinstance(self.path, dict):
+            return self
+        if isinstance(self.path, dict):
             raise ValueError(
                 "path of a retrieval task is one file of documents for all splits; "
                 "name one file, and give relevance a file per split"
+            )
+        if self.relevance is None and (self.queries or not self.path.is_dir()):
+            raise ValueError(
+                f"relevance (a file of pairs of ids) is missing; add it, or let path {self.path} "
+                "be a folder of BEIR's layout, without queries"
             )
         return self
 
@@ -469,7 +456,7 @@ class Evaluation(Section):
     # Where a benchmark lies: a folder (SimDEName: or file), or a hub id
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}
     seeds: Count = 5  # heads trained per score; the spread is over them
-    texts: int = Field(800, ge=16)  # of an embedded task, at most; a half of a document is one
+    texts: Int = Field(800, ge=16)  # of an embedded task, at most; a half of a document is one
     # Of a task with heads, or a name of HEADS
     head: Annotated[HeadSettings, BeforeValidator(_head_of_that_name)] = HeadSettings()
     # Runs: examples of each split of a task with heads; classes keep their shares

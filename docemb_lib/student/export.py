@@ -28,13 +28,16 @@ from torch import Tensor
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import write_bytes, write_text
-from docemb_lib.base.integrity import CARD, GENERAL, MODULES, STUDENT, sealed, warn_once
+from docemb_lib.base.integrity import CARD, sealed, warn_once
 from docemb_lib.base.pretrained import PACKAGED, resolve
 from docemb_lib.student.encoder import MEANS, Encoder, Pooling
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
+    GENERAL,
     GIVE_STUDENT,
+    MODULES,
     SETTINGS,
+    STUDENT,
     find_file,
     read_json,
     read_modules,
@@ -95,7 +98,7 @@ def write_folder(
     modules: list[dict[str, object]] = []
     for place, (kind, path) in enumerate(folders.items()):
         modules.append({"idx": place, "name": str(place), "path": path, "type": kind})
-    modules[0]["checksums"] = STUDENT  # see `integrity.check_student`
+    modules[0]["checksums"] = STUDENT  # see `loading.check_files`
 
     settings: dict[str, object] = {"max_seq_length": student.max_tokens}
     if student.pooling == "cls":
@@ -138,6 +141,7 @@ def _write_model(student: Encoder, folder: Path) -> None:
         weights[name] = tensor.detach().cpu().contiguous()
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
+    config.dtype = model.dtype  # transformers sets it when it loads a model
     D = config.hidden_size
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
     # warning of missing weights and from drawing random ones. A row has D weights and a bias.

@@ -70,7 +70,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 class LexicalHalf(nn.Module):
-    """Dense and lexical embeddings side by side, see `side_by_side`.
+    """Dense and lexical embeddings side by side, see `join`.
 
     The lexical half of a document is the sum over its distinct words of sqrt(count) * vector, of
     unit length. Both halves are then centred and scaled to unit length; `dense_map` is applied to
@@ -141,9 +141,15 @@ class LexicalHalf(nn.Module):
         return nn.functional.normalize(centred @ self.dense_map.float())
 
     def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
-        """Join the encoder's embeddings, (N, D), with the lexical half, (N, L), to (N, D + L)."""
+        """Return `[sqrt(1 - w) * dense; sqrt(w) * lexical]`, (N, D + L).
+
+        embeddings: the encoder's, (N, D); lexical: (N, L). Both halves have rows of unit length, so
+        cosines of the result are the sum of those of the halves, weighted by 1 - w and w.
+        """
         dense = self.dense(embeddings)
-        return side_by_side(dense, lexical.to(dense.device), self.weight.float())
+        weight = self.weight.float()
+        halves = [(1 - weight).sqrt() * dense, weight.sqrt() * lexical.to(dense.device)]
+        return torch.cat(halves, dim=1)
 
     def forward(self, features: Features) -> Features:
         embeddings = features["sentence_embedding"]
@@ -175,15 +181,6 @@ class LexicalHalf(nn.Module):
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
         tensors = load_file(path / WEIGHTS)
         return cls(words, tensors, config["leads"], config["weight_given"])
-
-
-def side_by_side(dense: Tensor, lexical: Tensor, weight: Tensor) -> Tensor:
-    """Return `[sqrt(1 - w) * dense; sqrt(w) * lexical]`, (N, D + L), for the weight w, a scalar.
-
-    dense: (N, D), lexical: (N, L), rows of unit length. Cosines of the result are the sum of those
-    of the halves, weighted by 1 - w and w.
-    """
-    return torch.cat([(1 - weight).sqrt() * dense, weight.sqrt() * lexical], dim=1)
 
 
 def spaced(text: str) -> str:

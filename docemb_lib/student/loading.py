@@ -55,6 +55,10 @@ DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
 }
+STUDENT = "docemb.json"  # the manifest of a saved student, beside what docemb alone knows of it
+# Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
+MODULES = "modules.json"
+GENERAL = "config_sentence_transformers.json"
 # What to do, in an error.
 GIVE_STUDENT = (
     "Give the folder of a student; `docemb adapt MODEL CORPUS -o OUT` makes one of an encoder"
@@ -298,12 +302,31 @@ def _counting_tokenizer(path_or_id: str) -> Tokenizer:
     return load_tokenizer(path_or_id, max_tokens=2**30).backend_tokenizer
 
 
+def check_files(folder: Path) -> None:
+    """Check that a saved student is as docemb has saved it.
+
+    A folder without a manifest, or whose list of modules no longer names the manifest, is that of
+    another program: sentence-transformers writes the list anew when it saves a model there. Raises
+    InputError.
+    """
+    modules = folder / MODULES
+    saved_by_others = modules.is_file() and STUDENT.encode() not in modules.read_bytes()
+    if saved_by_others or not (folder / STUDENT).is_file():
+        return
+    damage = integrity.damaged(folder, STUDENT)
+    if damage:
+        raise InputError(
+            f"{integrity.fault(damage[0])}; "
+            f"restore it, or remove {folder / STUDENT} if it was changed on purpose"
+        )
+
+
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
     """Return class name and folder of each module of a sentence-transformers model.
 
     The list is empty for a plain model. Releases differ in the package of a class.
     """
-    modules = read_json(path_or_id, integrity.MODULES, kind=list)
+    modules = read_json(path_or_id, MODULES, kind=list)
     with one_line(path_or_id, "a module in its modules.json is no mapping with `type` and `path`"):
         return [
             (module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules

@@ -130,10 +130,11 @@ class Student(Encoder):
     def load(cls, folder_or_id: str | Path) -> Student:
         """Load a saved student, or any long encoder with mean pooling.
 
-        The student is in eval mode, on the CPU. Raises InputError for other models, for files that
-        do not belong together and for pickled weights.
+        The student is in eval mode, on the CPU. Raises InputError for other models, and for files
+        that do not belong together.
         """
         source = resolve(str(folder_or_id))
+        loading.check_files(Path(source))
         config = loading.load_config(source)
         if config.model_type not in loading.LONG:
             raise loading.no_student(str(folder_or_id), config.model_type)

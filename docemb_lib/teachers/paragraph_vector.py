@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -26,7 +27,6 @@ from joblib import cpu_count
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import hash_of, write_text
 from docemb_lib.base.progress import progress
-from docemb_lib.base.scratch import scratch_folder
 from docemb_lib.base.worker_pool import WorkerPool
 from docemb_lib.settings.sections import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.teacher import BAR_FROM
@@ -124,7 +124,7 @@ class ParagraphVector:
         None is a temporary folder, which exists as long as this object.
         """
         stack = ExitStack()
-        temporary = stack.enter_context(scratch_folder("docemb-vectors-"))
+        temporary = Path(stack.enter_context(TemporaryDirectory(prefix="docemb-vectors-")))
         weakref.finalize(self, stack.close)
         words = write_words(temporary / "words", texts, self.preprocess)
         self.fit_words(words, folder or temporary / "model")

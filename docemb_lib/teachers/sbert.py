@@ -153,7 +153,10 @@ class SBERT:
         self, chunks: list[list[int]], *, show_bar: bool
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Yield the indices and the embeddings of chunks of about equal length, longest first."""
-        batches = _batches([len(ids) for ids in chunks], BATCH_TOKENS)
+        from docemb_lib.packed.packing import token_batches
+
+        # The states of a batch are padded before they are pooled.
+        batches = token_batches([len(ids) for ids in chunks], BATCH_TOKENS, padded=True)
         parts = ([chunks[index] for index in batch] for batch in batches)
         with side_by_side(len(batches) if self._is_packed else 1) as run:
             results: Iterable[np.ndarray] = run(self._embed_batch, parts)
@@ -173,17 +176,16 @@ class SBERT:
         padded = encoder.tokenizer.pad({"input_ids": chunks}, return_tensors="pt", verbose=False)
         features = padded.to(device)
         autocast = torch.autocast(device.type, torch.bfloat16, enabled=self.bf16)
+        modules = list(encoder)
         with torch.inference_mode(), autocast:
             if self._is_packed:
-                transformer, *others = encoder
+                transformer = modules.pop(0)
                 states = hidden_states(transformer.auto_model, pack(chunks))  # (T, D)
                 is_token = features["attention_mask"].bool()  # (chunks, t)
                 features["token_embeddings"] = states.new_zeros(*is_token.shape, states.shape[1])
                 features["token_embeddings"][is_token] = states
-                for module in others:
-                    features = module(features)
-            else:
-                features = encoder(features)
+            for module in modules:
+                features = module(features)
         return features["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
@@ -259,17 +261,3 @@ def context_of(config: Mapping[str, Any]) -> int:
     if config.get("model_type") in {"roberta", "mpnet", "xlm-roberta", "camembert"}:
         positions -= config.get("pad_token_id", 1) + 1  # they number positions from there onwards
     return positions
-
-
-def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding.
-
-    A batch has at least one. The states of a batch are padded before they are pooled, so that many
-    short chunks must not stand beside a long one.
-    """
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > batch_tokens:
-            batches.append([])
-        batches[-1].append(index)
-    return batches

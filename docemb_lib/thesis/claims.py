@@ -118,7 +118,7 @@ def _said(margins: np.ndarray) -> str:
 
 
 def _mean(by_task: Mapping[str, Score]) -> float:
-    return float(np.mean([np.mean(score.values) for score in by_task.values()]))
+    return float(np.mean([score.mean for score in by_task.values()]))
 
 
 def _names(rows: pd.DataFrame, group: Sequence[Member]) -> list[str]:
@@ -170,7 +170,7 @@ def in_table(
     tasks = [task] if task else thesis_tasks()[metric]
     scores = _scores_of(run, finals.models, round_)
     if metric in METRICS:
-        scores = decided_by(scores, metric, alone=True)
+        scores = decided_by(scores, metric)
     of_tasks = {}
     for name, by_task in scores.items():
         asked = {each: by_task[each] for each in tasks if each in by_task}

@@ -24,7 +24,6 @@ from docemb_lib.evaluation.scoreboard import (
 )
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
-    OverSeeds,
     Scores,
     differences,
     over_seeds,
@@ -84,7 +83,8 @@ def conclusion(run: Run, final: Final | None = None) -> str:
         sentences.append(_contextual_teacher(run, evaluation, others, scores))
     sentences.append(_recorded(run, scores, elsewhere, is_final=final is not None))
     if final is not None:
-        sentences += [str(evaluation.choice()), evaluation.without_labels]
+        model, reason = evaluation.choice()
+        sentences += [f"Take {model}: {reason}.", evaluation.without_labels]
     return "\n".join(map(LINES.fill, filter(None, sentences)))
 
 
@@ -138,10 +138,10 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     """What the contextual teacher has added, beyond the recorded seeds and the examples.
 
     The student of this run is compared with that of the structural loss alone, in each seed for
-    which runs of this notebook have recorded both. Columns task, seeds, examples and those of
-    `OverSeeds`; there are no rows for fewer than two seeds.
+    which runs of this notebook have recorded both. Columns task, seeds, examples, difference, low,
+    high and p, see `over_seeds`; there are no rows for fewer than two seeds.
     """
-    columns = ["task", "seeds", "examples", *OverSeeds._fields]
+    columns = ["task", "seeds", "examples", "difference", "low", "high", "p"]
     empty = pd.DataFrame(columns=columns)
     if "contextual" not in run.roles:
         return empty
@@ -171,8 +171,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
         rows = []
         for pair in pairs:
             first, second = (scores[model.label][task] for model in pair)
-            answers = first.per_example[first.metric] - second.per_example[second.metric]
-            rows.append(answers.mean(axis=0, dtype=np.float64))
+            rows.append(first.of_examples() - second.of_examples())
         by_task[task] = np.stack(rows)  # (S, N)
     frames = [(task, [d]) for task, d in by_task.items()]
     if len(frames) > 1:

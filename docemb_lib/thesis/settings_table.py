@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from docemb_lib.runs.run import Run
+from docemb_lib.settings.files import SHIPPED
 from docemb_lib.settings.labels import PAPER
-from docemb_lib.settings.profile import SHIPPED, Profile
+from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import final_name
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6, by

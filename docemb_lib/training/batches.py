@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -86,42 +86,6 @@ class Cut(NamedTuple):
     padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
 
 
-class Pass(Protocol):
-    """A part of an update that is computed at once: a `MicroBatch`, or a `PairBatch`."""
-
-    @property
-    def rows(self) -> list[int]: ...
-
-    @property
-    def share(self) -> float: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    def learn(
-        self, model: Any, device: torch.device, autocast: Autocast, backward: Backward
-    ) -> ObjectiveOutput:
-        """Run the pass, and accumulate the gradients of `share` times its mean loss."""
-
-
-class Documents(Protocol):
-    """What a training asks of documents: `TrainingDocuments` and `PairedDocuments` have it."""
-
-    ids: Sequence[str]
-    splits_batches: bool  # whether a pass may hold less than a batch
-
-    def __len__(self) -> int: ...
-
-    def identity(self) -> list[object]:
-        """Return what makes these documents others, for JSON."""
-
-    def passes(self, rows: Sequence[int], cut: Cut, epoch: int = 0) -> Iterator[Pass]:
-        """Yield the passes of an update over these rows, each packed when it is asked for.
-
-        epoch: chooses the pairs of texts.
-        """
-
-
 class MicroBatch(NamedTuple):
     """A pass of an update over the documents of an `Objective`."""
 
@@ -154,8 +118,6 @@ class TrainingDocuments:
         teachers: embeddings by teacher, (N', T) with N' >= N; row i belongs to document i.
         ids: names of the documents in error messages. None: the number of the row.
     """
-
-    splits_batches = False  # a pass holds whole batches
 
     def __init__(
         self,

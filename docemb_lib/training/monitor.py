@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from docemb_lib.losses import Objective, ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import whitening
-from docemb_lib.training.batches import Autocast, Cut, Documents
+from docemb_lib.training.batches import Autocast, Cut
+from docemb_lib.training.pairs import Documents
 
 STATE = "monitor.pt"  # in a checkpoint
 COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
@@ -92,15 +93,6 @@ class Monitor(Means):
 
     def load(self, checkpoint: Path, device: torch.device) -> None:
         self.sums = torch.load(checkpoint / STATE, map_location=device, weights_only=True)
-
-
-def has_collapsed(spread: float, before: float) -> bool:
-    """Whether a student gives all documents nearly the same embedding.
-
-    spread: the mean cosine distance of two documents (see `Means`); before: that of the student
-    before training.
-    """
-    return spread < COLLAPSED * before
 
 
 def canonical_correlation(student: Tensor, teacher: Tensor) -> float:

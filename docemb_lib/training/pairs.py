@@ -7,11 +7,9 @@ gradient cache computes the loss of a batch whose activations do not fit into me
 
 import hashlib
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, compress
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,15 +20,22 @@ from transformers import PreTrainedTokenizerFast
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.sentences import split_sentences
-from docemb_lib.losses import ObjectiveOutput, PairObjective
+from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.packed.packing import PackedBatch, pack, token_batches
-from docemb_lib.settings.sections import NO_PAIRS, Training
+from docemb_lib.settings.sections import NO_PAIRS
 from docemb_lib.student import Student
 from docemb_lib.student.student import Encoded
-from docemb_lib.training.batches import Autocast, Backward, Cut, Tokens, consecutive_batches
-from docemb_lib.training.run import History, train_objective
+from docemb_lib.training.batches import (
+    Autocast,
+    Backward,
+    Cut,
+    MicroBatch,
+    Tokens,
+    TrainingDocuments,
+    consecutive_batches,
+)
 
 logger = logging.getLogger(__name__)
 END = -1  # stands after each sentence among token ids
@@ -132,7 +137,7 @@ class PairBatch(NamedTuple):
         return torch.tensor(list(places)).argsort()
 
     def learn(
-        self, model: PairObjective, device: torch.device, autocast: Autocast, backward: Backward
+        self, model: Any, device: torch.device, autocast: Autocast, backward: Backward
     ) -> ObjectiveOutput:
         """Accumulate the gradients of `share` times the loss of the batch.
 
@@ -156,7 +161,7 @@ class PairBatch(NamedTuple):
             backward=backward,
         )
         losses = {"contrast": contrast.mean()}
-        if model.head is not None and model.mlm_weight:
+        if model.mlm_weight:
             losses["mlm"] = contrast.new_zeros(())
             words = model.student.model.get_input_embeddings().weight
             predicted = sum(int((part.labels != NO_LABEL).sum()) for part in self.parts)
@@ -182,8 +187,6 @@ class PairedDocuments:
         pairs: "halves" or "dropout". Both leave out the same documents, so that a comparison is of
             the pairs alone.
     """
-
-    splits_batches = True  # a pass may hold a single text
 
     def __init__(
         self,
@@ -312,29 +315,14 @@ def accumulate_gradients(
     return losses.detach(), embeddings.detach()
 
 
-def train_on_pairs(
-    objective: PairObjective,
-    train: PairedDocuments,
-    validation: PairedDocuments,
-    *,
-    settings: Training,
-    seed: int,
-    folder: Path,
-) -> History:
-    """Train `objective` in place on pairs of `train`, see `train_objective`.
-
-    Raises InputError for several processes, and for pairs by dropout of a student without dropout.
-    """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+def check_pairs(student: Student, train: PairedDocuments, processes: int) -> None:
+    """Raise InputError for several processes, and for pairs by dropout without dropout."""
+    if processes > 1:
         raise InputError(
             "SimDE trains in one process; start it without torchrun and accelerate launch"
         )
-    if train.pairs == "dropout" and not has_dropout(objective.student):
+    if train.pairs == "dropout" and not has_dropout(student):
         raise InputError(NO_PAIRS)
-    settings.check_fills_a_batch(len(train), "simde.training")
-    return train_objective(
-        objective, train, validation, settings=settings, seed=seed, folder=folder
-    )
 
 
 def has_dropout(student: Student) -> bool:
@@ -343,3 +331,7 @@ def has_dropout(student: Student) -> bool:
         "dropout" in name and isinstance(value, int | float) and value > 0
         for name, value in student.config.to_dict().items()
     )
+
+
+Pass = MicroBatch | PairBatch  # a part of an update that is computed at once
+Documents = TrainingDocuments | PairedDocuments

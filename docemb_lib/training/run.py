@@ -19,8 +19,9 @@ from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training.batches import Autocast, Cut, Documents, Updates
+from docemb_lib.training.batches import Autocast, Cut, Updates
 from docemb_lib.training.monitor import Monitor
+from docemb_lib.training.pairs import Documents, PairedDocuments, check_pairs
 from docemb_lib.training.trainer import (
     CHECKPOINTS,
     Flow,
@@ -42,8 +43,9 @@ class History(NamedTuple):
 
     A row of `train` has means since the row before: the loss and its parts by name, grad_norm,
     learning_rate, norm, spread, documents_per_second and tokens_per_second. A row of `validation`
-    has the loss, its parts, norm, spread, collapsed (1 where `has_collapsed` since the first row,
-    else 0), and cca and cca_embeddings where there are enough documents for them (see `validate`).
+    has the loss, its parts, norm, spread, collapsed (1 where the spread is below a twentieth of
+    that in the first row, else 0), and cca and cca_embeddings where there are enough documents for
+    them (see `validate`).
     """
 
     train: list[dict[str, float]]
@@ -62,10 +64,16 @@ def train_objective(
     """Train `model` in place, resuming from the last complete checkpoint in `folder/checkpoints`.
 
     The checkpoints stay: call `remove_checkpoints` once the result is saved. Raises InputError for
-    too few documents, and for a checkpoint of another run; FloatingPointError for a loss that is
+    too few documents, for pairs that cannot be learnt from, and for a checkpoint of another run;
+    FloatingPointError for a loss that is
     not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
     """
     processes = int(os.environ.get("WORLD_SIZE", 1))
+    student: Student = model.student
+    pass_documents = settings.batch_size
+    if isinstance(train, PairedDocuments):
+        check_pairs(student, train, processes)
+        pass_documents = 1  # a pass may hold a single text
     settings.check_fills_a_batch(len(train) // processes)
     precision = precision_of(settings.precision)
     configuration = {
@@ -83,10 +91,8 @@ def train_objective(
     with args.main_process_first(local=False):  # it removes what others must not find
         last, budget_of_last = find_checkpoint(checkpoints, identity)
     args.eval_on_start = last is None  # a resumed run has that row already
-    student: Student = model.student
     model.to(args.device)
     autocast = autocast_of(precision, args.device)
-    pass_documents = 1 if train.splits_batches else settings.batch_size
     set_up(student, settings, autocast, pass_documents=pass_documents)
     budget = settings.batch_tokens or budget_of_last or batch_tokens_for(student, autocast)
     monitor = Monitor()

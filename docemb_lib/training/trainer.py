@@ -42,8 +42,9 @@ from docemb_lib.base.files import write_text
 from docemb_lib.base.integrity import MARKER, damaged, sealed
 from docemb_lib.base.progress import progress, stopped
 from docemb_lib.settings.sections import Training
-from docemb_lib.training.batches import Autocast, Cut, Pass, Updates
-from docemb_lib.training.monitor import Monitor, has_collapsed, validate
+from docemb_lib.training.batches import Autocast, Cut, Updates
+from docemb_lib.training.monitor import COLLAPSED, Monitor, validate
+from docemb_lib.training.pairs import Pass
 
 logger = logging.getLogger(__name__)
 
@@ -172,7 +173,7 @@ class StudentTrainer(Trainer):
         # A resumed run has the first row, with the spread before training, in its history.
         spreads = (row["eval_spread"] for row in self.state.log_history if "eval_spread" in row)
         before = next(spreads, means["spread"])
-        means["collapsed"] = float(has_collapsed(means["spread"], before))
+        means["collapsed"] = float(means["spread"] < COLLAPSED * before)
         # Logging a row of validation leaves the sums of the monitor alone: see `log`.
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)

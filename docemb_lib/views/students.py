@@ -86,7 +86,7 @@ def hypotheses_of_students(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         if key.roles == {"contextual"} and key.only(*ALIKE) == run.only(*ALIKE):
             recorded[f"{record.label};{key.counting['documents']} docs"] = record
     models = [model for model in run.models() if isinstance(model.embedder, Embedder)]
-    means = mean_over_tasks(scores).groupby("model")["value"].mean().to_dict()
+    means = mean_over_tasks(scores).to_dict()
     for label, record in recorded.items():
         if record.student_folder is not None:
             models.append(student_model(label, record.student_folder))

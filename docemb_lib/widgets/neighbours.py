@@ -98,7 +98,7 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
 
     def pool(task: str) -> Pool:
         data = run.scorer.task(task).splits["test"]
-        text_of = documents_of(data)
+        text_of = documents_of(task, data)
         queries = [data.ids[row] for row in data.queries] if isinstance(data, Ranking) else []
         ids = list(dict.fromkeys([*queries, *text_of]))[:POOL]
         documents = {id: text_of[id] for id in ids}

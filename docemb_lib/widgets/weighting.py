@@ -68,7 +68,7 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     scores = run.scorer.recorded(models)
     if fingerprint not in scores:
         return points.head(0)
-    tests = differences(scores, fingerprint, tested=False)
+    tests = differences(scores, fingerprint)
     return tests.rename(columns={"model": "fingerprint", "difference": "value"})
 
 

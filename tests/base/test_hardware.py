@@ -53,15 +53,8 @@ def test_another_precision_is_refused(monkeypatch):
         uses_bf16("cpu")
 
 
-@pytest.mark.parametrize(
-    ("largest", "calls"),
-    [
-        (2**31, [(-3, 2**29), (-1, 2**29)]),
-        (2**25, [(-3, 2**29), (-3, 2**25), (-1, 2**29)]),
-        (0, [(-3, 2**29), (-3, 2**25)]),
-    ],
-)
-def test_freed_memory_is_kept_as_far_as_the_c_library_lets(monkeypatch, largest, calls):
+@pytest.mark.parametrize("largest", [2**31, 0])
+def test_freed_memory_is_kept_where_the_c_library_lets(monkeypatch, largest):
     seen = []
 
     def mallopt(parameter, size):
@@ -73,7 +66,7 @@ def test_freed_memory_is_kept_as_far_as_the_c_library_lets(monkeypatch, largest,
     for name in hardware.ENVIRONMENT:
         monkeypatch.setenv(name, "1")
     hardware.tune_environment()
-    assert seen == calls
+    assert seen == ([(-3, 2**29), (-1, 2**29)] if largest else [(-3, 2**29)])
 
 
 AT_EXIT = """
@@ -100,8 +93,6 @@ def machine(monkeypatch):
     ("groups", "files", "free"),
     [
         ("0::/\n", {}, 20),  # no limit to be found: the machine's
-        ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20),
-        ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
         ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
         # the group above limits
         ("0::/job/step\n", {"job": (8 * GiB, 3 * GiB, 0), "job/step": ("max", GiB, 0)}, 5),

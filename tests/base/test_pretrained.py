@@ -106,7 +106,7 @@ def hub(monkeypatch):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    pretrained.ask_hub.cache_clear()
+    pretrained._hub_problem.cache_clear()
     get_session(), build_hf_headers()  # their first call takes seconds
     yield serve
     for listening in sockets:
@@ -137,25 +137,6 @@ def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_sec
     for load in (Student.load, Student.from_encoder, lambda name: SBERT(name).dim):
         refused(f"^{name}: there is no such folder, .*{message}", load, name)
     assert asked == requests  # each run of a plan requires the model
-
-
-@pytest.mark.parametrize("file", ["config.json", "config_sentence_transformers.json"])
-@pytest.mark.parametrize("place", ["", "outputs/students/"])
-def test_a_mistyped_folder_is_answered_with_the_nearest_one_there(
-    hub, refused, tmp_path, monkeypatch, place, file
-):
-    hub(None)
-    monkeypatch.chdir(tmp_path)
-    write_files(tmp_path / place, {f"my_student/{file}": "{}", f"other/{file}": "{}"})
-    named = rf"there is no such folder \(did you mean {place}my_student\?\), "
-    refused(f"^{place}my_studen: {named}", pretrained.require, f"{place}my_studen")
-
-
-def test_a_near_folder_without_a_model_is_not_offered(hub, refused, tmp_path, monkeypatch):
-    hub(None)
-    monkeypatch.chdir(tmp_path)
-    write_files(tmp_path, {"my_student.embeddings/0.npy": ""})
-    refused("^my_student: there is no such folder, ", pretrained.require, "my_student")
 
 
 def test_the_hub_is_asked_once_for_a_model_that_it_has(hub):

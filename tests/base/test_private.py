@@ -16,7 +16,6 @@ TRIED = {
     "ipykernel": "6.31.0",
     "joblib": "1.6.0",
     "jupyter-client": "8.10.0",
-    "jupyter-server": "2.21.1",
     "papermill": "2.7.0",
     "pydantic": "2.14.3",
     "torch": "2.13.0",
@@ -35,14 +34,6 @@ def joblib_growth(tmp_path):
 
     assert process_executor._USE_PSUTIL  # growth is measured, as psutil is installed
     assert "if _USE_PSUTIL:" in inspect.getsource(process_executor._process_worker)
-
-
-def jupyter_server_path(tmp_path):
-    from jupyter_server.services.contents.filemanager import AsyncFileContentsManager
-
-    manager = AsyncFileContentsManager(root_dir=str(tmp_path))
-    assert private.notebook_file(manager, "notebooks/a.ipynb") == tmp_path / "notebooks" / "a.ipynb"
-    assert private.notebook_file(object(), "a.ipynb") is None
 
 
 def papermill_injected_cell(tmp_path):
@@ -136,7 +127,6 @@ def transformers_checkpointing(tmp_path):
     [
         ipykernel_stream,
         joblib_growth,
-        jupyter_server_path,
         papermill_injected_cell,
         pydantic_locations,
         torch_flash_attention,

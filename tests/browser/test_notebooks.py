@@ -2,7 +2,6 @@
 
 import io
 
-import nbformat
 import numpy as np
 import pytest
 from PIL import Image
@@ -43,23 +42,17 @@ def test_no_text_of_a_figure_lies_on_another(notebook):
 
 
 @opened("06_evaluation")
-def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab):
-    committed = lab.root / "notebooks" / "06_evaluation.ipynb"
-    script = committed.with_suffix(".py")
-    halves = committed.read_bytes(), script.read_bytes()
+def test_saving_keeps_the_pair_in_step(notebook, lab):
+    script = lab.root / "notebooks" / "06_evaluation.py"
+    before = script.read_bytes()
     notebook.command("docmanager:save")
-    assert (committed.read_bytes(), script.read_bytes()) == halves
+    assert script.read_bytes() == before
     notebook.command("notebook:insert-cell-below")
     notebook.page.locator(".jp-Cell.jp-mod-active .cm-content").click()
     notebook.page.keyboard.insert_text("documents_seen = 42")
     notebook.command("notebook:run-cell")
     notebook.command("docmanager:save")
-    saved = nbformat.read(committed, as_version=4)
-    assert not [cell for cell in saved.cells if cell.get("outputs") or cell.get("execution_count")]
     assert "\ndocuments_seen = 42" in script.read_text(encoding="utf-8")
-    folder = lab.root / "outputs" / "notebooks" / "06_evaluation"
-    apart = nbformat.read(folder / "as-last-saved.ipynb", as_version=4)
-    assert [cell for cell in apart.cells if cell.get("outputs")]
 
 
 # ---- What the explorers answer is tested in tests/widgets, with the same controls; here a move of

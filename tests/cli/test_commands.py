@@ -32,8 +32,7 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     documents = workspace_root / "d.jsonl"
     out = workspace_root / "e.npy"
     documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
-    out.write_bytes(b"old")
-    done = docemb("embed", copied, documents, "-o", out, "--force")
+    done = docemb("embed", copied, documents, "-o", out)
     assert done.stdout == f"3 documents, 384 dimensions each: {out}\n"
     assert "/3 documents" in done.stderr
     np.testing.assert_allclose(np.load(out), untrained.embed(TEXTS), atol=1e-2)
@@ -94,14 +93,7 @@ def test_a_folder_of_beir_is_a_task_whose_deciding_metric_is_chosen(workspace_ro
     found = json.loads(done.stdout)
     assert found["intervals"][0]["metric"] == "ndcg@10"
     assert {row["metric"] for row in found["comparison"]} == {"ndcg@10"}
-    shown = docemb("evaluate", "all-MiniLM-L6-v2", *task, "--further").stdout
+    shown = docemb("evaluate", "all-MiniLM-L6-v2", *task).stdout
     assert "Test scores (accuracy; nDCG@10 for retrieval) with 95% intervals" in shown
-    assert "Other metrics of retrieval, of which none decides (nDCG@10 does)" in shown
-    assert "recall@100" in shown  # a narrow terminal breaks "mine, recall@100"
-    folder = workspace_root / "outputs/evaluations/small/all-MiniLM-L6-v2"
-    assert f"{folder.relative_to(workspace_root)}: all scores" in shown
-    written = pd.read_csv(folder / "comparison.csv")
     (row,) = (row for row in found["comparison"] if row["reference"] == "TF-IDF")
-    test = written.query("reference == 'TF-IDF'")
-    assert test["p_holm"].item() == pytest.approx(row["p_holm"])
     assert f"{row['difference']:+.3f}".replace("0.", ".") in shown.partition("Paired tests")[2]

@@ -89,41 +89,6 @@ def test_embed_reads_new_texts_alone(outside, student_folder, forwarded):
     np.testing.assert_allclose(np.load("more.npy"), anew, atol=2e-3)
 
 
-def test_a_student_that_averages_no_states_is_adapted_without_passages(outside, forwarded):
-    student = Student.from_encoder(
-        "all-MiniLM-L6-v2", layers=[0], attention_window=64, pooling="first"
-    )
-    student.save("first")
-    done("adapt", "first", "texts.jsonl", "-o", "mine")
-    done("embed", "mine", "texts.jsonl", "-o", "mine.npy")
-    assert sum(forwarded) == N
-
-
-def test_adapt_says_how_many_texts_are_those_of_an_earlier_document(
-    outside, student_folder, forwarded
-):
-    write_rows(outside / "texts.jsonl", documents() + documents(end=2))
-    shown = done("adapt", student_folder, "texts.jsonl", "-o", "mine").stdout
-    assert f"\n2 of {N + 2} documents have the text of an earlier one" in shown
-    assert sum(forwarded) == N
-
-
-def test_adapt_says_before_the_work_which_texts_are_longer_than_the_dense_half_reads(
-    outside, forwarded
-):
-    student = Student.from_encoder(
-        "all-MiniLM-L6-v2", layers=[0], attention_window=16, max_tokens=32
-    )
-    student.save("short")
-    rows = documents()
-    for row in rows[5:]:
-        row["text"] = row["text"][:40]
-    write_rows(outside / "texts.jsonl", rows)
-    shown = done("adapt", "short", "texts.jsonl", "-o", "mine").stdout
-    first = "5 of 40 documents are longer than 32 tokens: of them the dense half reads 32 tokens"
-    assert shown.startswith(first)
-
-
 def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folder, forwarded):
     done("adapt", student_folder, "texts.jsonl", "-o", "mine")
     shutil.rmtree("mine")

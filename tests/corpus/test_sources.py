@@ -129,6 +129,14 @@ def test_a_split_that_a_hub_does_not_have_is_refused(failing_hub, refused):
 
 
 # The corpus section of a profile
+def read(**corpus):
+    return list(read_documents(Corpus(**corpus), count_tokens=words))
+
+
+def fingerprint(**corpus):
+    return source_fingerprint(Corpus(**corpus))
+
+
 @pytest.fixture
 def hub(tmp_path):
     for name, size in (("wikipedia", 40), ("news", 60)):
@@ -140,8 +148,8 @@ def hub(tmp_path):
 
 
 def test_every_data_set_gives_an_equal_share_of_different_documents(hub):
-    documents = list(read_documents(Corpus(**hub), count_tokens=words))
-    assert documents == list(read_documents(Corpus(**hub), count_tokens=words))
+    documents = read(**hub)
+    assert documents == read(**hub)
     assert [document.source for document in documents] == ["wikipedia"] * 21 + ["news"] * 20
     assert len({document.text for document in documents}) == 41
     assert len({document.id for document in documents}) == 41
@@ -149,71 +157,62 @@ def test_every_data_set_gives_an_equal_share_of_different_documents(hub):
 
 def test_without_a_number_every_data_set_gives_as_much_as_the_first(hub):
     hub |= {"documents": None, "datasets": hub["datasets"][::-1]}
-    documents = list(read_documents(Corpus(**hub), count_tokens=words))
+    documents = read(**hub)
     lengths = [len(each.text.split()) for each in documents if each.source == "news"]
     assert sorted(lengths) == list(range(32, 62))
     assert Counter(document.source for document in documents) == {"news": 30, "wikipedia": 30}
 
 
 def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
-    file = tmp_path / "a.jsonl"
-    drawn = []
-    for size in (100, 110):
-        write_rows(file, [{"text": f"text {n}"} for n in range(size)])
-        settings = Corpus(source="local", path=file, documents=50)
-        drawn.append({document.id for document in read_documents(settings, count_tokens=words)})
-    assert [len(ids) for ids in drawn] == [50, 50]
-    assert len(drawn[0] & drawn[1]) >= 40
-    other = read_documents(
-        Corpus(source="local", path=file, documents=50, seed=1), count_tokens=words
-    )
-    assert {document.id for document in other} != drawn[1]
+    def drawn(size, seed=42):
+        file = write_rows(tmp_path / "a.jsonl", [{"text": f"text {n}"} for n in range(size)])
+        return {each.id for each in read(source="local", path=file, documents=50, seed=seed)}
+
+    assert len(drawn(100)) == len(drawn(110)) == 50
+    assert len(drawn(100) & drawn(110)) >= 40
+    assert drawn(110, seed=1) != drawn(110)
 
 
 @pytest.fixture
 def files(tmp_path):
-    """Two data files, and the corpus section that names them."""
-    paths = [write_rows(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab"]
-    return paths, {"source": "local", "path": paths}
+    """Two data files."""
+    return [write_rows(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab"]
 
 
 def test_the_fingerprint_depends_on_the_contents_of_files_and_not_on_their_place(
     files, tmp_path, tmp_path_factory
 ):
-    (_, other), settings = files
-    before = source_fingerprint(Corpus(**settings))
-    assert source_fingerprint(Corpus(**settings)) == before
-    assert source_fingerprint(Corpus(source="local", path=tmp_path / "?.jsonl")) == before
-    os.utime(other, ns=(1, 1))
-    moved = shutil.copytree(tmp_path, tmp_path_factory.mktemp("moved") / tmp_path.name) / "?.jsonl"
-    assert source_fingerprint(Corpus(**settings)) == before
-    assert source_fingerprint(Corpus(source="local", path=moved)) == before
-    write_rows(other, [{"text": "c"}])  # as long as before
-    assert source_fingerprint(Corpus(**settings)) != before
+    before = fingerprint(source="local", path=files)
+    assert fingerprint(source="local", path=tmp_path / "?.jsonl") == before
+    os.utime(files[1], ns=(1, 1))
+    moved = shutil.copytree(tmp_path, tmp_path_factory.mktemp("moved") / tmp_path.name)
+    assert fingerprint(source="local", path=files) == before
+    assert fingerprint(source="local", path=moved / "?.jsonl") == before
+    write_rows(files[1], [{"text": "c"}])  # as long as before
+    assert fingerprint(source="local", path=files) != before
 
 
 def test_files_too_large_to_be_read_each_time_are_known_by_their_times(files, monkeypatch):
-    (_, other), settings = files
     monkeypatch.setattr(sources, "BY_CONTENT", 20)
-    before = source_fingerprint(Corpus(**settings))
-    os.utime(other, ns=(1, 1))
-    assert source_fingerprint(Corpus(**settings)) != before
+    before = fingerprint(source="local", path=files)
+    os.utime(files[1], ns=(1, 1))
+    assert fingerprint(source="local", path=files) != before
 
 
 def test_the_fingerprint_of_a_missing_file_is_refused(files, refused):
-    (_, other), settings = files
-    other.unlink()
-    refused(r"corpus\.path: .*b\.jsonl does not exist", source_fingerprint, Corpus(**settings))
+    files[1].unlink()
+    said = r"corpus\.path: .*b\.jsonl does not exist"
+    refused(said, fingerprint, source="local", path=files)
 
 
 def test_the_fingerprint_changes_with_packages_and_lengths(monkeypatch):
-    prints = [source_fingerprint(Corpus(packages=[name])) for name in ("numpy", "pandas")]
+    prints = [fingerprint(packages=[name]) for name in ("numpy", "pandas")]
     monkeypatch.setattr(installed_docs, "WORDS", (80, 7000))
-    prints.append(source_fingerprint(Corpus(packages=["numpy"])))
+    prints.append(fingerprint(packages=["numpy"]))
     assert len(set(prints)) == 3
 
 
 def test_the_fingerprint_changes_with_the_files_of_a_data_set(hub, tmp_path):
-    before = source_fingerprint(Corpus(**hub))
+    before = fingerprint(**hub)
     write_files(tmp_path / "news", {"train.jsonl": [{"text": "less"}]})
-    assert source_fingerprint(Corpus(**hub)) != before
+    assert fingerprint(**hub) != before

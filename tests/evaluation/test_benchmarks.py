@@ -164,7 +164,7 @@ def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_
         ("aan", None, "task aan: it is on no hub; name the folder or file that holds its data"),
         ("immdb", None, "'immdb' is not one of arxiv, imdb"),
         ("nyt", "gone", "dataset '.*gone': .*; .* or name a folder of its files"),
-        ("imdb", "a.jsonl", r"a\.jsonl: the data of imdb name no splits .*; copy the whole folder"),
+        ("imdb", "a.jsonl", "task imdb: 1 rows name no split; name train, validation, test in all"),
     ],
 )
 def test_data_that_is_missing_or_does_not_fit_is_named(tmp_path, name, source, message, refused):

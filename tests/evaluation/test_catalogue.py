@@ -94,7 +94,7 @@ def test_the_number_of_texts_determines_an_embedded_task(data_folder):
         ),
         (
             {"own_tasks": [{**TASK, "kind": "retrieval"}]},
-            "relevance .a file of pairs of ids. is missing; add it, or let path be a folder",
+            "relevance .a file of pairs of ids. is missing; add it, or let path .* be a folder",
         ),
         (
             {"own_tasks": [{**TASK, "relevance": "x.tsv"}]},

@@ -97,7 +97,7 @@ def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path, refused):
     profile = Profile.load("tiny").with_tasks([f"beir={folder}", "halves"], source="--task")
     assert profile.evaluation.tasks == ["beir", "halves"]
     assert profile.evaluation.own_tasks[-1].path == folder
-    said = "--task beir=none: there is no folder 'none'; name one with corpus.jsonl"
+    said = "--task: .*let path .*/none be a folder of BEIR's layout"
     refused(said, profile.with_tasks, ["beir=none"], source="--task")
 
 

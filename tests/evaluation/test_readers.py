@@ -48,13 +48,13 @@ def test_classes_of_all_formats_agree(tmp_path):
     assert task("classification", files) == Classification("mine", dict.fromkeys(names, data))
 
 
-def test_pairs_have_two_texts_in_their_order(tmp_path):
-    rows = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(4)]
-    fields = {"text_field": "a", "second_field": "b", "label_field": "same"}
-    file = write_rows(tmp_path / "a.jsonl", rows)
-    made = task("pairs", {"train": file}, **fields)
-    columns = [[row["a"] for row in rows], [row["b"] for row in rows], ["True", "False"] * 2]
-    assert made == Pairs("mine", {"train": LabelledPairs(*columns)})
+def test_pairs_have_two_texts_in_their_order_each_perhaps_of_several_fields(tmp_path):
+    rows = [{"t": "On", "a": f"a{n}", "b": f"b{n}", "same": n % 2 == 0} for n in range(4)]
+    fields = {"text_field": ["t", "a"], "second_field": "b", "label_field": "same"}
+    made = task("pairs", {"train": write_rows(tmp_path / "a.jsonl", rows)}, **fields)
+    first = [f"On\n\na{n}" for n in range(4)]
+    data = LabelledPairs(first, ["b0", "b1", "b2", "b3"], ["True", "False"] * 2)
+    assert made == Pairs("mine", {"train": data})
 
 
 def test_without_splits_a_share_of_each_class_is_drawn_in_the_order_of_the_file(tmp_path):
@@ -101,12 +101,6 @@ def test_equal_texts_are_drawn_for_the_same_split_in_either_order(tmp_path):
 def test_an_error_in_a_file_is_named_with_its_row(tmp_path, records, message, refused):
     file = write_rows(tmp_path / "a.jsonl", records)
     refused(rf"a\.jsonl[,:] {message}", task, "classification", file)
-
-
-def test_the_text_of_an_example_may_be_joined_of_several_fields(tmp_path):
-    file = write_rows(tmp_path / "a.jsonl", [{"title": "On it", **row} for row in REVIEWS])
-    made = task("classification", {"train": file}, text_field=["title", "text"])
-    assert made.splits["train"].texts == [f"On it\n\n{row['text']}" for row in REVIEWS]
 
 
 def test_bad_rows_are_left_out_on_request(tmp_path, refused, caplog):

@@ -58,7 +58,7 @@ def test_pieces_side_by_side_are_the_text(count):
 
 def test_a_passage_is_exchanged_for_that_of_the_next_longer_document():
     versions = Versions.of(["xx yy zz", "a b c", "1 2 3 "], 3)
-    assert versions.documents == ["a b c", "1 2 3 ", "xx yy zz"]
+    assert versions.documents == ["a b c", "1 2 3", "xx yy zz"]
     assert versions.exchanged == [
         ["1 b c", "a 2 c", "a b 3"],
         ["xx 2 3", "1 yy 3", "1 2 zz"],

@@ -1,47 +1,28 @@
 """Ranking by cosine and its metrics against plain loops, scikit-learn and trec_eval."""
 
 import numpy as np
-import pytest
 import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
-from sklearn.metrics.pairwise import cosine_similarity
 
-from docemb_lib.evaluation import Ranking, Retrieval, retrieval
+from docemb_lib.evaluation import Ranking, Retrieval
 from docemb_lib.evaluation.retrieval import METRICS, by_cosine, rank_documents, score_queries
 
 
-def test_the_first_hits_alone_count_as_in_a_plain_loop(monkeypatch):
-    monkeypatch.setattr(retrieval, "BLOCK", 5)
-    rng = np.random.default_rng(0)
-    embeddings = rng.normal(size=(60, 5)).astype(np.float32)
-    similarities = cosine_similarity(embeddings.astype(np.float64))
-    relevant = []
-    precisions = []
-    reciprocals = []
-    for query in range(12):
-        others = np.delete(np.arange(60), query)
-        wanted = rng.permutation(others)[: rng.integers(1, 7)].tolist()
-        ranked = sorted(others, key=similarities[query].__getitem__, reverse=True)
-        hits = [row in wanted for row in ranked[:20]]
-        relevant.append(wanted)
-        precisions.append(average_precision_score(hits, range(20, 0, -1)) if any(hits) else 0)
-        reciprocals.append(1 / (hits.index(True) + 1 if any(hits) else 20))
-    ranked = rank_documents(by_cosine(embeddings), range(12))
-    scores = score_queries(ranked, relevant, top=20).by_metric
-    np.testing.assert_allclose(scores["map"], precisions, atol=1e-12)
-    np.testing.assert_allclose(scores["mrr"], reciprocals, atol=1e-12)
-    assert 0 in precisions
+def test_of_the_first_hits_alone_those_count_that_are_relevant():
+    ranked = [np.array([4, 2, 0, 1, 3]), np.array([0, 1, 2, 3])]
+    scores = score_queries(ranked, [[2, 1], [3]], top=3)
+    assert scores["map"].tolist() == [1 / 2, 0]  # of the one that is met
+    assert scores["mrr"].tolist() == [1 / 2, 1 / 3]
 
 
 def test_equal_cosines_are_ordered_by_row_and_a_zero_embedding_is_as_far_from_all():
     same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (37, 1))
-    (order,) = rank_documents(by_cosine(same), [20])
+    (order,) = rank_documents(by_cosine(same), [20], candidates=np.arange(37))
     assert order.tolist() == [row for row in range(37) if row != 20]
     embeddings = np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0], [1.0, 1.0]])
-    orders = [order.tolist() for order in rank_documents(by_cosine(embeddings), [0, 1])]
-    assert orders == [[3, 1, 2], [0, 2, 3]]
+    orders = rank_documents(by_cosine(embeddings), [0, 1], candidates=np.arange(4))
+    assert [order.tolist() for order in orders] == [[3, 1, 2], [0, 2, 3]]
 
 
 TREC = dict(zip(METRICS, ("map", "recip_rank", "ndcg_cut_10", "recall_100"), strict=True))
@@ -90,13 +71,5 @@ def test_all_metrics_are_trec_evals_with_grades_ties_and_missing_documents(case)
     pool, similarities = case
     expected = by_trec_eval(pool, similarities)
     score = Retrieval("r", {"test": pool}).score(similarities.__getitem__)
-    means = {score.metric: score.mean, **score.extra}
-    assert means == pytest.approx({m: v.mean() for m, v in expected.items()}, abs=1e-9)
     for metric, values in expected.items():
-        np.testing.assert_allclose(score.per_example[metric][0], values, atol=1e-6)  # float32
-
-
-def test_the_precision_of_each_relevant_document_is_in_the_order_that_was_given() -> None:
-    found = score_queries([np.array([4, 2, 0, 1])], [[1, 7, 4]])
-    assert found.precision.tolist() == [2 / 4, 0, 1]
-    assert found.by_metric["map"].tolist() == [pytest.approx((2 / 4 + 0 + 1) / 3)]
+        np.testing.assert_allclose(score.per_example[metric][0], values, atol=1e-9)

@@ -19,7 +19,7 @@ PROFILES = [
     # numbers and sizes
     ("parameters: {seed: 4294967296}", "parameters.seed: .*less than 4294967296, got 4294967296"),
     ("parameters: {lam: 1.5}", r"parameters.lam: .*less than or equal to 1, got 1\.5"),
-    ("student: {layers: [true]}", "student.layers: .*must be a number"),
+    ("student: {layers: [true]}", "student.layers.0: must be a number"),
     ("parameters: {student_projection: 100000000}", "'100000000' is not a block; write a width"),
     # names
     ("student: {model: ./missing}", "params/missing: there is no such folder"),
@@ -30,7 +30,7 @@ PROFILES = [
 ]
 SWEEP = ["sweep", "05", "--grid", "params/g.yaml", "--profile", "small", "--dry-run"]
 PARAMETERS = [
-    ("lam=", "-p lam=: this is not NAME=VALUE; write"),
+    ("lam=", "-p lam=: write NAME=VALUE, each name once"),
     ("lam=" + "[" * 20_000, "lam: "),
     ("lam='null'", "lam: got the string 'null'; to switch it off write None"),
     (f"lam={CONTROL}", "lam: "),
@@ -52,12 +52,12 @@ COMMANDS = [
         {"params/g.yaml": "axes: {seed: [0, 1]}"},
         "run 2: it is the same as run 1 .*; leave one of them out, or vary another parameter",
     ),
-    ("train --profile small -p lam=0.1 -p lam=0.2", {}, "-p lam=0.2: lam is given twice"),
+    ("train --profile small -p lam=0.1 -p lam=0.2", {}, "-p lam=0.2: write NAME=VALUE, each"),
     ("evaluate params --profile small --task halfs", {}, "no task 'halfs'; known are package"),
     (
         "embed m in.jsonl -o there.npy",
         {"there.npy": b"old"},
-        "-o there.npy: this exists already; name a new file, or give --force",
+        "-o there.npy: this exists already; name a new file",
     ),
     (
         "embed m in.jsonl -o out.npy",
@@ -77,16 +77,13 @@ COMMANDS = [
 BAD = ["run", "--profile", "bad"]
 BASE = "base: small.yaml\n"
 NAMED = r"(bad.*|^Error: (\w+ \(.*\): )?)"  # the file, or the run before the field
-CASES = []
+SMALL = {"params/g.yaml": "runs: [{}]"}
+CASES = [(shlex.split(command), files, said) for command, files, said in COMMANDS]
+CASES += [([*SWEEP, "-p", text], SMALL, said) for text, said in PARAMETERS]
+CASES += [(SWEEP, {"params/g.yaml": text}, said) for text, said in GRIDS]
 for text, said in PROFILES:
     whole = text if text.startswith("base:") else BASE + text
     CASES.append((BAD, {"params/bad.yaml": whole}, f"{NAMED}({said})"))
-for text, said in PARAMETERS:
-    CASES.append(([*SWEEP, "-p", text], {"params/g.yaml": "runs: [{}]"}, said))
-for text, said in GRIDS:
-    CASES.append((SWEEP, {"params/g.yaml": text}, said))
-for command, files, said in COMMANDS:
-    CASES.append((shlex.split(command), files, said))
 CASES.append((BAD, {"params/bad.yaml": b"name: caf\xe9"}, "not readable as YAML .*utf-8"))
 
 

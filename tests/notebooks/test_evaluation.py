@@ -1,12 +1,14 @@
 """What 06_evaluation defines in its cells, beside torch, scikit-learn and every swap of signs."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
+from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
 from docemb_lib.settings.sections import HEADS
 
 NOTEBOOK = "06_evaluation.py"
@@ -69,3 +71,26 @@ def test_the_p_value_of_few_examples_is_the_share_of_all_swaps(defined):
 
 def test_equal_models_have_a_p_value_of_one(defined):
     assert defined.paired_test(np.zeros(12))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("lengths", "buckets"),
+    [
+        (
+            [*[100] * 9, 256, *[257] * 7, *[400] * 4, *[9000] * 12],
+            {"1-256": range(10), "257-512": range(10, 21), "> 512": range(21, 33)},
+        ),
+        ([*[100] * 30, *[300] * 9], {"> 0": range(39)}),  # too few on the longer side of each edge
+        ([*[300] * 9, *[500] * 1, *[3000] * 10], {"1-512": range(10), "> 512": range(10, 20)}),
+    ],
+)
+def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(
+    defined, lengths, buckets
+):
+    called = {"pd": pd, "pairwise": pairwise, "bootstrap_over_tasks": bootstrap_over_tasks}
+    defined.by_length.__globals__.update(called)
+    results = np.random.default_rng(0).random(len(lengths))
+    frame = defined.by_length(results, np.array(lengths)).set_index("bucket")
+    assert frame["examples"].to_dict() == {name: len(rows) for name, rows in buckets.items()}
+    means = {name: results[list(rows)].mean() for name, rows in buckets.items()}
+    assert frame["value"].to_dict() == pytest.approx(means)

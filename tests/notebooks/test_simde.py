@@ -48,3 +48,12 @@ def test_infonce_is_the_formula_of_the_paper(defined):
 def test_equal_embeddings_have_the_loss_of_chance(defined):
     equal = torch.ones(6, 3, dtype=torch.float64)
     assert defined.info_nce(equal, equal, 0.05).tolist() == pytest.approx([math.log(6)] * 6)
+
+
+def test_draws_have_equal_classes_and_keep_smaller_draws(defined):
+    labels = np.array([0, 1, 2] * 10 + [0] * 50)
+    drawn = {number: defined.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
+    for number, rows in drawn.items():
+        assert np.bincount(labels[rows]).tolist() == [number] * 3
+    assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
+    assert not np.array_equal(drawn[4], defined.draw_per_class(labels, 4, draw=5))

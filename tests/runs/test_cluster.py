@@ -45,35 +45,28 @@ def test_workers_share_out_cores_and_keep_what_the_user_has_set(monkeypatch):
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    assert [cluster._environment(count)["OMP_NUM_THREADS"] for count in (3, 32)] == ["5", "1"]
-    assert [cluster._environment(2)[name] for name in names] == ["8", "8", "10000"]
+    assert [cluster._environment(3)[name] for name in names] == ["5", "5", "10000"]
+    assert cluster._environment(32)["OMP_NUM_THREADS"] == "1"
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
     assert [cluster._environment(1)[name] for name in names] == ["3", "3", "7"]
 
 
-@pytest.mark.parametrize(("gpus", "given"), [(["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])])
-def test_each_worker_has_a_gpu_of_its_own(monkeypatch, gpus, given):
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr(cluster, "_gpus", lambda: gpus)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    visible = cluster._environment(3)["CUDA_VISIBLE_DEVICES"]
-    for number, gpu in enumerate(given):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        cluster.dask_setup(SimpleNamespace(name=number))
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
-
-
 @pytest.mark.parametrize(
-    ("visible", "count", "gpus"),
-    [("3,GPU-1a", 2, ["3", "GPU-1a"]), ("", 0, []), (None, 2, ["0", "1"])],
+    ("visible", "count", "given"),
+    [("3,GPU-1a", 2, ["3", "GPU-1a", "3"]), (None, 2, ["0", "1", "0"]), ("", 0, ["", "", ""])],
 )
-def test_only_visible_gpus_are_given_out(monkeypatch, visible, count, gpus):
+def test_workers_share_out_the_visible_gpus(monkeypatch, visible, count, given):
+    monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: count)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert cluster._gpus() == gpus
+    of_all = cluster._environment(3)["CUDA_VISIBLE_DEVICES"]
+    for number, gpu in enumerate(given):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", of_all)
+        cluster.dask_setup(SimpleNamespace(name=number))
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):

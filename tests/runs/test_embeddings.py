@@ -37,16 +37,13 @@ assert rows[:, 0].tolist() == list(range(20))
 """
 
 
-class Counted(NotingEmbedder):
-    """An embedder that notes what it is asked for."""
-
-    def model(self, fingerprint="fp"):
-        return Embedder("m", fingerprint, self.embed)
-
-
 @pytest.fixture
 def embedder(workspace_root):
-    return Counted()
+    return NotingEmbedder()
+
+
+def model_of(embedder, fingerprint="fp"):
+    return Embedder("m", fingerprint, embedder.embed)
 
 
 def start(root, *seconds):
@@ -56,14 +53,14 @@ def start(root, *seconds):
 
 
 def test_only_missing_texts_are_embedded_once_for_each_model(embedder):
-    model = embedder.model()
+    model = model_of(embedder)
     rows = embed_once(model, ["one", "three", "one"])
     assert rows.tolist() == [[3, 1], [5, 2], [3, 1]]  # in the order of the texts
     assert rows.dtype == np.float32
     assert embed_once(model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
     known = Embedder("renamed", "fp", lambda texts: pytest.fail("the model was loaded"))
     assert embed_once(known, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
-    embed_once(embedder.model("another"), ["one"])
+    embed_once(model_of(embedder, "another"), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
 
 
@@ -91,13 +88,13 @@ def test_two_processes_share_blocks_and_wait_for_each_other_last(tmp_path):
 
 @pytest.mark.parametrize("name", [ROWS, MANIFEST])
 def test_the_texts_of_a_damaged_block_are_embedded_again(embedder, workspace_root, caplog, name):
-    rows = embed_once(embedder.model(), ["three", "seven"])
+    rows = embed_once(model_of(embedder), ["three", "seven"])
     (file,) = workspace_root.rglob(name)
     content = bytearray(file.read_bytes())
     content[-3] ^= 1
     file.write_bytes(content)
     store._opened.clear()  # as in another process
-    np.testing.assert_array_equal(embed_once(embedder.model(), ["three", "seven"]), rows)
+    np.testing.assert_array_equal(embed_once(model_of(embedder), ["three", "seven"]), rows)
     assert embedder.asked == [["three", "seven"]] * 2
     assert f"{file} is damaged" in caplog.text
 
@@ -117,6 +114,6 @@ def test_outside_of_a_working_folder_embeddings_lie_beside_the_model(
     root = root_of(Path("mine"))
     assert root == tmp_path / "mine.embeddings"
     for texts in (["one", "three"], ["three"]):
-        embed_once(embedder.model(), texts, root=root)
+        embed_once(model_of(embedder), texts, root=root)
     assert embedder.asked == [["one", "three"]]
     assert len(list(root.rglob(ROWS))) == 1

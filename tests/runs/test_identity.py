@@ -219,7 +219,11 @@ FEW = "5 training documents do not fill one batch; give 6 or more, or lower "
 @pytest.mark.parametrize(
     ("notebook", "parameters", "message"),
     [
-        ("06_evaluation", {"contextual_teacher": "LSA", **UNPROJECTED}, "('-') end in 8"),
+        (
+            "06_evaluation",
+            {"contextual_teacher": "LSA", **UNPROJECTED},
+            "contextual teacher 8; let both",
+        ),
         ("03_structural", {"documents": 5}, f"{FEW}training.batch_size"),
         ("07_simde", {"documents": 5}, f"{FEW}simde.training.batch_size"),
         ("07_simde", {"pairs": "dropout"}, "set simde.dropout to 0.1"),

@@ -39,7 +39,7 @@ def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, se
 
 
 def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused):
-    refused("notebook '99' is unknown; known are 01_corpus", plan_of, LINES, only="99")
+    refused("notebook '99' is unknown .allowed: 01_corpus", plan_of, LINES, only="99")
     said = "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"
     refused(said, plan_of, LINES, first="06")
 

@@ -91,7 +91,8 @@ def test_kind_inputs_and_version_name_an_artefact_and_their_order_does_not(tmp_p
 def test_a_damaged_artefact_is_built_again_with_one_line(number, caplog, monkeypatch, name):
     folder = number(write_value)
     file = folder / name
-    file.write_bytes(file.read_bytes().replace(b"4", b"5", 1))
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
     monkeypatch.setattr(store, "_opened", set())  # as in another process
     number(write_value)
     assert (folder / "value.txt").read_text() == "42"

@@ -32,7 +32,7 @@ def test_notebooks_are_known_by_what_they_do(property_, names):
 
 @pytest.mark.parametrize("name", ["00", "08_own_documents"])
 def test_a_notebook_that_makes_no_run_is_refused_with_the_way_to_execute_it(refused, name):
-    refused("open it in JupyterLab, or execute it by papermill", notebooks.notebook_named, name)
+    refused("make no run of a profile: open them in JupyterLab", notebooks.notebook_named, name)
 
 
 @pytest.mark.parametrize("name", ["03", "3", "03_structural"])

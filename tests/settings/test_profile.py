@@ -8,7 +8,7 @@ from conftest import REPOSITORY, write_files
 
 from docemb_lib.settings.parameters import Parameters, members_of
 from docemb_lib.settings.profile import Profile, find_root, read_profile_file
-from docemb_lib.settings.sections import HeadSettings, label_of_paragraph_vector
+from docemb_lib.settings.sections import label_of_paragraph_vector
 
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
@@ -110,10 +110,6 @@ def test_the_corpora_have_the_sizes_of_the_thesis(name, train, validation):
     assert (wikipedia.min_student_tokens, news.min_student_tokens) == (None, 1200)
 
 
-def test_a_head_is_that_of_the_thesis_where_nothing_is_said_of_it(chapter_4):
-    assert HeadSettings() == chapter_4.evaluation.head
-
-
 def test_the_final_teachers_learn_from_all_news_and_as_many_articles(chapter_4, chapter_5):
     assert chapter_4.contextual_teachers.corpus is None
     corpus = chapter_5.contextual_teachers.corpus
@@ -133,28 +129,12 @@ def test_the_final_teachers_are_those_of_chapter_4_with_a_cap_on_words(chapter_4
     assert uncapped == chapter_4.contextual_teachers.PV
 
 
-def test_the_profile_of_another_decay_differs_in_nothing_else(chapter_4):
-    decayed = chapter_4.training.model_copy(update={"weight_decay": 0.01})
-    assert Profile.load("thesis-decay").training == decayed
-
-
 def test_all_of_a_hub_is_taken_only_where_that_is_written(load, refused):
     text = "corpus: {source: hub, datasets: [{dataset: a/b}], tasks: 90}"
     refused("corpus: documents is missing: say how many .* null: all", load, text)
     profile = load(text.replace("tasks", "documents: null, tasks"))
     assert profile.corpus.documents is None
     assert profile.with_tasks(["halves"], source="--task").corpus == profile.corpus
-
-
-def test_overrides_replace_parameters():
-    parameters = Profile.load("tiny", lam=0.8, max_structural_len=None).parameters
-    assert (parameters.lam, parameters.max_structural_len) == (0.8, None)
-    assert parameters.documents == Profile.load("tiny").parameters.documents
-
-
-def test_a_notebook_fixes_some_parameters():
-    parameters = Profile.load("tiny").for_notebook("03_structural").parameters
-    assert (parameters.contextual_teacher, parameters.max_structural_len) == (None, None)
 
 
 def test_parameters_of_a_notebook_replace_those_of_all_and_given_ones_replace_both(load):
@@ -186,47 +166,44 @@ def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
 
 
 @pytest.mark.parametrize(
-    ("text", "overrides", "expected"),
+    ("text", "expected"),
     [
-        ("corpus: {sorce: local}", {}, "unknown key 'corpus.sorce'; did you mean source?"),
-        (
-            "evaluation: {head: {epochz: 3}}",
-            {},
-            "unknown key 'evaluation.head.epochz'; did you mean epochs?",
-        ),
-        (
-            "corpus: {tasks: 90}",
-            {"structural_loss": None, "contextual_teacher": None},
-            "are both None; give one of them, because a student needs a teacher",
-        ),
-        (
-            "corpus: {tasks: 90}\nplan: [{notebook: 03_structural, grid: x, lam: 1}]",
-            {},
-            "unknown parameter 'lam'",
-        ),
-        (
-            "contextual_teachers: {corpus: {tasks: 9}}",
-            {},
-            "unknown key 'contextual_teachers.corpus.tasks'",
-        ),
+        ("corpus: {sorce: local}", "corpus: unknown key 'sorce'; did you mean source?"),
+        ("evaluation: {head: {epochz: 3}}", "evaluation.head: unknown key 'epochz'; did you mean"),
+        ("plan: [{notebook: 03_structural, grid: x, lam: 1}]", "unknown parameter 'lam'"),
+        ("contextual_teachers: {corpus: {tasks: 9}}", "corpus: unknown key 'tasks'"),
         (
             "corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}",
-            {},
             "package needs the links between pages of corpus.source installed-docs",
         ),
-        ("student: {width: 384}", {}, "unknown key 'student.width'"),
-        ("", {}, "the file holds no settings; write `name: value` lines"),
+        ("parameters: {lam: true}", "parameters.lam: must be a number, got True"),
+        ("corpus: {tasks: off}", "corpus.tasks: must be a number, got False"),
+        ("", "the file holds no settings; write `name: value` lines"),
+        ("a: [", "not readable as YAML"),
+        ("base: nowhere.yaml", "base: there is no file 'nowhere.yaml'; name a .yaml file"),
+        ("base: p.yaml", "base: p.yaml → p.yaml leads in a circle"),
     ],
 )
-def test_an_error_is_one_line_with_the_file_and_the_mend(
-    tmp_path, load, refused, text, overrides, expected
-):
+def test_an_error_is_one_line_with_the_file_and_the_mend(tmp_path, load, refused, text, expected):
     file = re.escape(str(tmp_path / "p.yaml"))
-    refused(f"^(?=.*{file}|parameters:).*{re.escape(expected)}", load, text, **overrides)
+    refused(f"^{file}.*{re.escape(expected)}", load, text)
 
 
-def test_models_of_different_width_are_refused_with_those_that_fit(load, refused):
-    message = "768 wide.*384 wide.*all-mpnet-base-v2"
+def test_an_error_names_the_bases_too(tmp_path, load, refused):
+    base = write_files(tmp_path, {"a.yaml": "corpus: {tasks: 2}"}) / "a.yaml"
+    expected = "corpus.tasks: input should be greater than"
+    refused(f"p.yaml .base: {re.escape(str(base))}.: {expected}", load, "base: a.yaml")
+
+
+def test_a_student_without_a_teacher_is_refused(load, refused):
+    neither = {"structural_loss": None, "contextual_teacher": None}
+    refused(
+        "parameters: .* are both None; give one of them", load, "corpus: {tasks: 90}", **neither
+    )
+
+
+def test_models_of_different_width_are_refused(load, refused):
+    message = "768 wide.*384 wide; choose models of one width"
     refused(message, load, "structural_teacher: {model: all-MiniLM-L6-v2}")
 
 
@@ -257,11 +234,11 @@ def test_the_root_is_found_from_below(tmp_path, monkeypatch):
     assert find_root() == tmp_path
 
 
-def test_outside_a_working_folder_none_is_taken_and_three_ways_are_named(
+def test_outside_a_working_folder_none_is_taken_and_two_ways_are_named(
     tmp_path, monkeypatch, refused
 ):
     monkeypatch.chdir(tmp_path)
-    refused("docemb init.*--workspace FOLDER.*DOCEMB_WORKSPACE=FOLDER", find_root)
+    refused("docemb init.*DOCEMB_WORKSPACE=FOLDER", find_root)
 
 
 def test_the_environment_names_a_working_folder_which_is_said_once(
@@ -273,27 +250,16 @@ def test_the_environment_names_a_working_folder_which_is_said_once(
     assert [find_root(), find_root()] == [root, root]
     assert caplog.messages == [f"the working folder is {root}"]
     monkeypatch.setenv("DOCEMB_WORKSPACE", "nowhere")
-    refused("DOCEMB_WORKSPACE=nowhere: this is no working folder", find_root)
+    refused("nowhere: this is no working folder .* DOCEMB_WORKSPACE=FOLDER", find_root)
 
 
-@pytest.fixture
-def write(tmp_path):
-    return lambda *pairs: write_files(tmp_path, dict(pairs)) / pairs[-1][0]
-
-
-def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
-    path = write(
-        (
-            "a.yaml",
-            "corpus: {tasks: 90, datasets: [{dataset: x}]}\n"
-            "training: {epochs: 2}\nseed: 1\nname: a",
-        ),
-        ("b.yaml", "base: a.yaml\ntraining: {epochs: 3, warmup: 5}\nlam: null"),
-        (
-            "c.yaml",
-            "base: b.yaml\ncorpus: {tasks: 80, datasets: []}\ntraining: {warmup: 6}\nseed: null",
-        ),
-    )
+def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(tmp_path):
+    corpus = "corpus: {tasks: 90, datasets: [{dataset: x}]}"
+    files = {"a.yaml": f"{corpus}\ntraining: {{epochs: 2}}\nseed: 1\nname: a"}
+    files["b.yaml"] = "base: a.yaml\ntraining: {epochs: 3, warmup: 5}\nlam: null"
+    above = "corpus: {tasks: 80, datasets: []}\ntraining: {warmup: 6}\nseed: null"
+    files["c.yaml"] = f"base: b.yaml\n{above}"
+    path = write_files(tmp_path, files) / "c.yaml"
     assert read_profile_file(path)[0] == {
         "corpus": {"tasks": 80, "datasets": []},
         "training": {"epochs": 3, "warmup": 6},
@@ -302,134 +268,36 @@ def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
     }
 
 
-def test_a_section_with_a_base_of_its_own_ignores_the_outer_base(write):
-    path = write(
-        ("corpora/large.yaml", "source: hub\ndocuments: 9"),
-        ("corpora/larger.yaml", "base: large.yaml\ndocuments: 99"),
-        ("outer.yaml", "corpus: {source: installed-docs, packages: [numpy], tasks: 70}\nplan: []"),
-        ("p.yaml", "base: outer.yaml\ncorpus: {base: corpora/larger.yaml, tasks: 60}"),
-    )
-    assert read_profile_file(path)[0] == {
-        "corpus": {"source": "hub", "documents": 99, "tasks": 60},
-        "plan": [],
+def test_paths_start_at_the_folder_of_their_file_and_names_stay(tmp_path):
+    base = """
+        corpus: {datasets: [{dataset: ../data/news.jsonl}, {dataset: far/off}], path: [a, /b, ~/c]}
+        evaluation: {benchmarks: {aan: ../cda, oc: absent, 20news: an/x}}"""
+    profile = """
+        base: corpora/mine.yaml
+        evaluation:
+          own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}]
+        plan: [{grid: g.yaml, profile: ./p.yaml}, {grid: final, profile: thesis}]"""
+    files = {"corpora/mine.yaml": base, "p.yaml": profile, "data/news.jsonl": "{}"}
+    # `far/off` is a file, but not where the corpus says it.
+    write_files(tmp_path, {**files, "g.yaml": "", "far/off": ""})
+    content = read_profile_file(tmp_path / "p.yaml")[0]
+    corpora = tmp_path / "corpora"
+    assert content["corpus"] == {
+        "datasets": [{"dataset": str(tmp_path / "data/news.jsonl")}, {"dataset": "far/off"}],
+        "path": [str(corpora / "a"), "/b", str(Path.home() / "c")],
     }
-    assert read_profile_file(write(("q.yaml", "base: p.yaml\ncorpus: null")))[0]["corpus"] is None
+    benchmarks = {"aan": str(tmp_path / "cda"), "oc": str(corpora / "absent"), "20news": "an/x"}
+    task = {"path": {"train": str(tmp_path / "t.csv")}, "relevance": str(tmp_path / "r.tsv")}
+    task["text_field"] = "../x"
+    assert content["evaluation"] == {"benchmarks": benchmarks, "own_tasks": [task]}
+    grid = {"grid": str(tmp_path / "g.yaml"), "profile": str(tmp_path / "p.yaml")}
+    assert content["plan"] == [grid, {"grid": "final", "profile": "thesis"}]
 
 
-@pytest.fixture
-def content(write):
-    """A profile with paths, whose corpus is a file in another folder."""
-    write(
-        (
-            "corpora/mine.yaml",
-            """
-            source: hub
-            documents: 9
-            datasets: [{dataset: ../data/news.jsonl}, {dataset: far/off}]
-            """,
-        ),
-        ("data/news.jsonl", "{}"),
-        ("elsewhere/far/off", ""),  # a file, but not where the corpus says it
-    )
-    write(*((f"elsewhere/{name}", "") for name in ("t.csv", "a", "g.yaml", "r.tsv")))
-    path = write(
-        (
-            "elsewhere/p.yaml",
-            """
-            corpus: {base: ../corpora/mine.yaml}
-            contextual_teachers: {corpus: {path: [a, /b, ~/c]}}
-            evaluation:
-              own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}]
-              benchmarks: {aan: ../cda, oc: absent, 20news: an/x}
-            plan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]
-            """,
-        )
-    )
-    return read_profile_file(path)[0]
-
-
-def test_a_data_set_is_found_from_the_file_that_names_it(content, tmp_path):
-    names = [dataset["dataset"] for dataset in content["corpus"]["datasets"]]
-    assert names == [str(tmp_path / "data/news.jsonl"), "far/off"]
-
-
-def test_paths_of_a_corpus_start_at_the_folder_of_the_profile(content, tmp_path):
-    paths = content["contextual_teachers"]["corpus"]["path"]
-    assert paths == [str(tmp_path / "elsewhere/a"), "/b", str(Path.home() / "c")]
-
-
-def test_paths_of_tasks_start_at_the_folder_of_the_profile(content, tmp_path):
-    folder = tmp_path / "elsewhere"
-    task = {
-        "path": {"train": str(folder / "t.csv")},
-        "relevance": str(folder / "r.tsv"),
-        "text_field": "../x",
-    }
-    assert content["evaluation"]["own_tasks"] == [task]
-    assert content["evaluation"]["benchmarks"] == {
-        "aan": str(tmp_path / "cda"),
-        "oc": str(folder / "absent"),
-        "20news": "an/x",
-    }
-
-
-def test_files_of_a_plan_start_at_the_folder_of_the_profile_and_names_stay(content, tmp_path):
-    assert content["plan"] == [
-        {"grid": str(tmp_path / "elsewhere/g.yaml"), "profile": str(tmp_path / "p.yaml")},
-        {"grid": "final", "profile": "thesis"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "named", "message"),
-    [
-        (
-            "base: a.yaml\ncorpus: {tsks: 9}",
-            "p.yaml",
-            "unknown key 'corpus.tsks'; did you mean tasks?",
-        ),
-        (
-            "corpus: {base: bad-corpus.yaml}",
-            "bad-corpus.yaml",
-            "corpus.tasks: input should be greater than",
-        ),
-        ("base: p.yaml", "p.yaml", "base: p.yaml → p.yaml leads in a circle"),
-        (
-            "base: circle.yaml",
-            "circle.yaml",
-            "base: p.yaml → circle.yaml → p.yaml leads in a circle",
-        ),
-        (
-            "corpus: {base: [a.yaml]}",
-            "p.yaml",
-            "corpus.base: there is no file ['a.yaml']; name a .yaml file",
-        ),
-        ("corpus: {base: torn.yaml}", "torn.yaml", "not readable as YAML"),
-    ],
-)
-def test_an_error_names_the_files_that_may_hold_the_value(
-    write, tmp_path, refused, text, named, message
-):
-    path = write(
-        ("a.yaml", "corpus: {tasks: 90}"),
-        ("bad-corpus.yaml", "tasks: 2"),
-        ("circle.yaml", "base: p.yaml"),
-        ("torn.yaml", "a: ["),
-        ("p.yaml", text),
-    )
-    folder = re.escape(str(tmp_path))
-    file = re.escape(str(tmp_path / named))
-    refused(f"^(?={folder})(?=.*{file}).*{re.escape(message)}", Profile.load, path)
-
-
-def test_a_profile_is_not_named_by_its_base(write):
-    path = write(
-        ("a.yaml", "name: something"),
-        ("b.yaml", "base: a.yaml"),
-        ("c.yaml", "base: a.yaml\nname: other"),
-    )
-    assert (Profile.load(path).name, Profile.load(path.with_name("b.yaml")).name) == ("other", "b")
-    assert Profile.load(path.with_name("a.yaml")).name == "something"
+def test_a_profile_is_not_named_by_its_base(load, tmp_path):
+    write_files(tmp_path, {"a.yaml": "name: something"})
+    assert load("base: a.yaml").name == "p"
+    assert load("base: a.yaml\nname: other").name == "other"
 
 
 def test_a_compound_is_its_members_dm_first():

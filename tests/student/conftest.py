@@ -12,7 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from docemb_lib.base.pretrained import resolve
-from docemb_lib.student import PackedBatch, Student
+from docemb_lib.student import Student
 from docemb_lib.student.export import Pooling
 
 
@@ -132,27 +132,6 @@ def random_documents() -> Callable[..., list[list[int]]]:
         ]
 
     return make
-
-
-@pytest.fixture(scope="session")
-def saved_bytes() -> Callable[[Student, PackedBatch], int]:
-    """Bytes that a forward pass keeps for the backward pass, parameters left out."""
-
-    def count(student: Student, documents: PackedBatch) -> int:
-        kept = {}
-        parameters = {parameter.untyped_storage().data_ptr() for parameter in student.parameters()}
-
-        def keep(tensor: torch.Tensor) -> torch.Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in parameters:
-                kept[storage.data_ptr()] = (storage.nbytes(), tensor)
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            student(documents).sum()
-        return sum(size for size, _ in kept.values())
-
-    return count
 
 
 @pytest.fixture(scope="session")

@@ -251,15 +251,3 @@ def test_flash_attention_on_a_gpu_has_the_gradients_of_plain_attention(on_gpu, d
     references = torch.autograd.grad(expected, exact, grad.double())
     for ours, reference in zip((result, *gradients), (expected, *references), strict=True):
         assert (ours - reference).norm() < 0.01 * reference.norm()
-
-
-def test_flash_attention_on_a_gpu_drops_its_share_of_the_weights(on_gpu):
-    (query, key, _, _), lengths, starts = on_gpu
-    units = torch.cat([torch.eye(64)[:length] for length in lengths])
-    units = units[:, None].expand(-1, 2, -1).contiguous().to(query)
-
-    def kept(dropout):
-        options = {"starts": starts, "dropout": dropout}
-        return int((banded_attention(query, key, units, lengths, 64, **options) > 0).sum())
-
-    assert kept(0.25) / kept(0.0) == pytest.approx(0.75, abs=0.02)

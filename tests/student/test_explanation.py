@@ -1,23 +1,15 @@
-"""Explanations of cosines, against a loop over pairs of tokens and words in float64."""
+"""Explanations of cosines, against products of passages and a loop over pairs of words."""
 
 from itertools import product
 
 import numpy as np
 import pytest
-import torch
-
-from docemb_lib.student import pack
 
 PAGES = [
     "Fit a straight line to noisy points. The least squares solution minimises residuals. " * 4,
     "Robust regression fits a line where points are outliers; the residuals of the fit. " * 7,
 ]
 WORDS = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
-LEADS = (
-    (16, 8),
-    (64, 4),
-    (256, 3),
-)  # of pooling "lead": first tokens, and how much more they count
 
 
 def cosine(X):
@@ -53,42 +45,21 @@ def test_the_parts_sum_to_the_cosine(student_of, pooling, with_words):
     assert ("word" in set(parts["part"])) == with_words
 
 
-def centred_tokens(student, text):
-    """What each token adds to the dense columns of an embedding, (T, D)."""
-    (tokens,) = student.tokenize([text]).sequences
-    with torch.inference_mode():
-        H = student.hidden(pack([tokens])).double().numpy()
-    place = np.arange(len(H))
-    weights = np.ones(len(H))
-    if student.pooling == "lead":
-        for first, more in LEADS:
-            weights += more * (place < first)
-    weights /= weights.sum()
-    half = student.lexical
-    if half is None:
-        return weights[:, None] * H
-    rows = weights[:, None] * (H - half.dense_mean.numpy()) @ half.dense_map.double().numpy()
-    return np.sqrt(1 - float(half.weight)) * rows / np.linalg.norm(rows.sum(axis=0))
-
-
-@pytest.mark.parametrize(("pooling", "with_words"), [*product(("mean", "lead"), (False, True))])
-def test_pairs_of_passages_are_sums_over_pairs_of_tokens(student_of, pooling, with_words):
+@pytest.mark.parametrize(("pooling", "with_words"), KINDS)
+def test_pairs_of_passages_are_products_of_their_shares(student_of, pooling, with_words):
     student = student_of(pooling, with_words)
     parts = student.explain(*PAGES, passages=16, bf16=False).query("part == 'passages'")
-    _, passages = student.embed_documents(PAGES, passages=16, bf16=False)
-    lengths = np.linalg.norm(student.embed(PAGES, bf16=False).astype(np.float64), axis=1)
-    first, second = (centred_tokens(student, page) for page in PAGES)
-    edges = [
-        np.linspace(0, len(rows), -(-len(rows) // 16) + 1).astype(int) for rows in (first, second)
-    ]
-    pairs = [*product(range(len(edges[0]) - 1), range(len(edges[1]) - 1))]
-    for (i, j), (_, row) in zip(pairs, parts.sort_index().iterrows(), strict=True):
-        expected = 0.0
-        for x in first[edges[0][i] : edges[0][i + 1]]:
-            for y in second[edges[1][j] : edges[1][j + 1]]:
-                expected += x @ y / lengths.prod()
-        assert row["contribution"] == pytest.approx(expected, abs=1e-6)
-        for side, page, of_page, number in zip("AB", PAGES, passages, (i, j), strict=True):
+    X, of_pages = student.embed_documents(PAGES, passages=16, bf16=False)
+    shares = []
+    for x, (_, weights, embeddings) in zip(X, of_pages, strict=True):
+        shares.append(weights[:, None] * embeddings / weights.sum() / np.linalg.norm(x))
+    expected = (shares[0] @ shares[1].T).ravel()
+    pairs = [*product(*(range(len(share)) for share in shares))]
+    for places, product_, (_, row) in zip(
+        pairs, expected, parts.sort_index().iterrows(), strict=True
+    ):
+        assert row["contribution"] == pytest.approx(product_, abs=1e-6)
+        for side, page, of_page, number in zip("AB", PAGES, of_pages, places, strict=True):
             assert row[f"of {side}"] == page[slice(*of_page.spans[number])]
 
 

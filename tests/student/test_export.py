@@ -1,7 +1,6 @@
 import json
 import warnings
 from importlib.metadata import version
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -60,32 +59,18 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
         )
 
 
-def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
-    converted, texts, tmp_path, transformers_log
+def test_a_converted_student_is_the_same_in_stock_transformers(
+    converted, tmp_path, transformers_log
 ):
-    folder = tmp_path / "ours"
-    converted.save(folder)
-    ours = converted.embed(texts, bf16=False)
-    loaded = Student.load(folder)
-    assert not loaded.training
-    assert (loaded.dim, loaded.max_tokens) == (384, 1024)
-    np.testing.assert_array_equal(loaded.embed(texts, bf16=False), ours)
-    stock = in_stock_sentence_transformers(folder)
-    assert stock.max_seq_length == 1024
-    np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
-    model = AutoModel.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    converted.save(tmp_path)
+    assert not Student.load(tmp_path).training
+    model = AutoModel.from_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     assert (model.config.model_type, tokenizer.model_max_length) == ("longformer", 1024)
     assert len(tokenizer("word " * 500)["input_ids"]) == 502  # no truncation of its own
     for name, weight in converted.model.state_dict().items():
         assert torch.equal(model.state_dict()[name], weight), name
     assert transformers_log == []
-    stock.save_pretrained(str(tmp_path / "theirs"))
-    file = "config_sentence_transformers.json"
-    theirs, written = (
-        json.loads((tmp_path / name / file).read_text()) for name in ("theirs", "ours")
-    )
-    assert written["model_type"] == theirs["model_type"]
 
 
 def test_global_attention_and_pooling_distinguish_three_students(make_kind, tmp_path, refused):
@@ -215,7 +200,7 @@ def test_the_card_has_front_matter_and_says_where_a_student_comes_from(
         assert row in body
 
 
-def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, monkeypatch):
+def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path):
     make_student(windows=[8]).save(tmp_path)
     card = tmp_path / "README.md"
     before = card.read_text()
@@ -229,11 +214,6 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
     twice = card.read_text()
     assert ("0.8000" in twice, "0.7500" in twice, twice.count("## Scores")) == (True, False, 1)
-    assert not list(tmp_path.glob(".README*"))
-    monkeypatch.setattr("os.replace", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):  # written in one step
-        add_scores(tmp_path, first)
-    assert card.read_text() == twice
 
 
 @pytest.mark.parametrize(

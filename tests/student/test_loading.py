@@ -35,30 +35,6 @@ FILE = "model.safetensors"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 
-def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, texts):
-    """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every
-    length up to it.
-    """
-    options = {"layers": [0, 1], "max_tokens": 256, "attention_window": 512}
-    student = Student.from_encoder(minilm, pooling="first", **options)
-    original = hf.BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
-    original.encoder.layer = original.encoder.layer[:2]
-    documents = [ids for ids in student.tokenize(texts).sequences if 0 not in ids]
-    assert max(map(len, documents)) == 256
-    ours = student.eval()(pack(documents))
-    expected = torch.stack(
-        [original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents]
-    )
-    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
-    weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(0))
-    for embeddings in (ours, expected):
-        (embeddings * weight).sum().backward()
-    ours, expected = (
-        model.encoder.layer[1].attention.self.key.weight.grad for model in (student.model, original)
-    )
-    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
-
-
 def test_the_given_layers_are_kept_with_copies_for_global_attention(minilm):
     student = Student.from_encoder(
         minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0

@@ -1,10 +1,8 @@
 import threading
-from io import StringIO
 
 import numpy as np
 import pytest
 import torch
-from tqdm import tqdm
 
 from docemb_lib.packed.packing import pack, token_batches
 from docemb_lib.student import embedding
@@ -26,6 +24,7 @@ def test_batches_hold_the_longest_documents_first_within_the_budget():
     assert (token_batches([], 10), token_batches([3, 9, 3, 5], 10)) == ([], [[1], [3, 0], [2]])
     assert token_batches([5, 5, 5, 5], 10) == [[0, 1], [2, 3]]
     assert token_batches([2, 30, 1], 10) == [[1], [0, 2]]  # longer than the budget: alone
+    assert token_batches([3, 9, 4, 4, 20], 12, padded=True) == [[4], [1], [2, 3, 0]]
 
 
 def test_passes_hold_the_budget_with_padding(make_student, monkeypatch):
@@ -86,16 +85,6 @@ def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     np.testing.assert_allclose(result, expected, atol=1e-5)
     np.testing.assert_array_equal(result, student.embed(documents, bf16=False))
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
-
-
-def test_the_bar_counts_all_documents(make_student, monkeypatch):
-    bars = []
-    bar = lambda **options: bars.append(tqdm(**options, file=StringIO(), disable=False)) or bars[-1]  # noqa: E731
-    monkeypatch.setattr("docemb_lib.student.embedding.progress", bar)
-    student = make_student(windows=[8])
-    student.embed(["a", "b c"])
-    student.embed(text for text in ["a", "b c", "d"])
-    assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (3, 3)]
 
 
 def test_a_batch_on_a_cpu_has_at_most_4096_tokens(make_student):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.preprocessing import normalize
 
 from docemb_lib.student import pack
 from docemb_lib.student.passages import passage_sizes
@@ -16,21 +15,14 @@ def test_passages_are_as_few_as_possible_and_of_equal_size(tokens, sizes):
     assert passage_sizes(tokens, 16) == sizes
 
 
+@pytest.mark.parametrize("with_words", [False, True])
 @pytest.mark.parametrize("kind", ["mean", "lead", "modernbert"])
-def test_the_weighted_mean_of_passages_is_the_embedding(make_kind, texts, kind):
+def test_the_weighted_mean_of_passages_is_the_dense_half(make_kind, texts, kind, with_words):
     student = make_kind(kind)
+    if with_words:
+        student.adapt([*texts, *texts, "a b c d e f g", "a b c d e f g"], dim=4)
     X, passages = student.embed_documents(texts, passages=32, bf16=False)
     np.testing.assert_array_equal(X, student.embed(texts, bf16=False))
-    for row, (_, weights, embeddings) in zip(X, passages, strict=True):
-        np.testing.assert_allclose(weights @ embeddings / weights.sum(), row, atol=2e-6)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "lead"])
-def test_the_weighted_mean_of_passages_is_the_dense_half(make_student, texts, pooling):
-    student = make_student(windows=[8], pooling=pooling)
-    student.adapt([*texts, *texts, "a b c d e f g", "a b c d e f g"], dim=4)
-    X, passages = student.embed_documents(texts, passages=32, bf16=False)
-    assert X.shape == (len(texts), 20)
     for row, (_, weights, embeddings) in zip(X, passages, strict=True):
         np.testing.assert_allclose(weights @ embeddings / weights.sum(), row[:16], atol=2e-6)
 
@@ -83,12 +75,3 @@ def test_an_empty_text_is_one_passage_without_characters(make_student):
 def test_passages_of_a_few_tokens_are_refused(make_student, refused):
     embed = make_student(windows=[8]).embed_documents
     refused("passages: got 7 tokens", embed, ["a"], passages=7)
-
-
-def test_passages_find_the_query_that_they_answer(converted, texts):
-    """A sentence of a long document is nearer to its own passage than to the others."""
-    text = max(texts, key=len)
-    _, (passages,) = converted.embed_documents([text], passages=128, bf16=False)
-    start, end = passages.spans[2]
-    query = normalize(converted.embed([text[start:end]], bf16=False))[0]
-    assert np.argmax(normalize(passages.embeddings) @ query) == 2

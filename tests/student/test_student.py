@@ -13,18 +13,6 @@ def test_the_example_runs():
     assert doctest.testmod(student) == (0, 2)
 
 
-def test_projections_for_global_attention_are_frozen_where_unused(make_student):
-    frozen = {
-        name
-        for name, weight in make_student(windows=[8]).named_parameters()
-        if not weight.requires_grad
-    }
-    names = [
-        f"{name}_global.{part}" for name in ("query", "key", "value") for part in ("weight", "bias")
-    ]
-    assert frozen == {f"model.encoder.layer.0.attention.self.{name}" for name in names}
-
-
 def test_texts_become_tokens_with_special_ones_cut_at_the_limit(make_student, refused):
     student = make_student(windows=[8], max_tokens=10)
     tokens, truncated = student.tokenize(["one two", "", "word " * 8, "word " * 9, "word " * 99])

@@ -86,10 +86,6 @@ def test_the_example_runs():
     assert doctest.testmod(sbert_module) == (0, 1)
 
 
-def test_batches_go_from_long_to_short_and_keep_to_their_size():
-    assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
-
-
 def test_tokens_are_counted_beyond_any_limit(sbert, texts, content_ids):
     long = " ".join(["word"] * 5000)
     assert sbert.count_tokens([*texts, long]) == [*(len(content_ids(text)) for text in texts), 5000]

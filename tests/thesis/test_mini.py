@@ -176,7 +176,7 @@ def test_a_tenth_ends_with_the_thesis_beside_it(root, data, infer_in_process):
             rows = thesis.scores_of_runs(run, final.scores)
             assert rows.loc[rows["model"] == run.label, "thesis"].notna().all()
             assert set(rows["task"]) == CLASSIFIED
-    finals = thesis.recorded_finals(run, final)
+    finals = thesis.recorded_finals(run)
     accuracy, ranking = (thesis.table_5_7(finals.scores, metric) for metric in ("accuracy", "map"))
     assert list(accuracy.index.unique("round")) == ["1k", "10k", "all"]
     assert set(accuracy) >= CLASSIFIED

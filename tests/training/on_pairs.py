@@ -14,8 +14,8 @@ from docemb_lib.losses import (
     MaskedLanguageHead,
     PairObjective,
 )
-from docemb_lib.training.pairs import END, PairedDocuments, train_on_pairs
-from docemb_lib.training.run import History
+from docemb_lib.training.pairs import END, PairedDocuments
+from docemb_lib.training.run import History, train_objective
 
 SETTINGS = distil.SETTINGS.model_copy(update={"batch_tokens": 60})  # several passes a batch
 
@@ -68,7 +68,7 @@ def train(
     objective = make_objective(dropout, mlm=mlm)
     documents = make_documents(n, 1, pairs=pairs)
     validation = make_documents(10, 2, pairs=pairs)
-    history = train_on_pairs(
+    history = train_objective(
         objective,
         documents,
         validation,

@@ -32,9 +32,9 @@ def test_precision_fits_the_device_unless_environment_or_settings_choose_it(
         assert run.precision_of("fp16") == "fp16"
 
 
-@pytest.fixture(params=[False, True], ids=["two teachers", "four teachers"])
-def history(request, tmp_path, distil):
-    _, history = distil.train(tmp_path, more=request.param)
+@pytest.fixture(scope="module", params=[False, True], ids=["two teachers", "four teachers"])
+def history(request, tmp_path_factory, distil):
+    _, history = distil.train(tmp_path_factory.mktemp("trained"), more=request.param)
     names = {"structural", "contextual", "far", "topics"}
     return SimpleNamespace(
         train=history.train,

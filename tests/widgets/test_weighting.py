@@ -27,7 +27,7 @@ def a_run(**parameters):
 def answered(share):
     """The score of forty examples, of which this share is answered correctly."""
     answers = (np.arange(40) < round(40 * share)).astype(np.float32)[None]
-    return Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})
+    return Score({"accuracy": answers})
 
 
 def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(workspace_root):
@@ -84,8 +84,7 @@ def of_two_runs(workspace_root):
     scores = {}
     for name, answers in ANSWERS.items():
         values = answers.astype(np.float32)[None]
-        score = Score("accuracy", (float(values.mean()),), per_example={"accuracy": values})
-        scores[name] = {"sort": score}
+        scores[name] = {"sort": Score({"accuracy": values})}
     run.scorer = SimpleNamespace(
         recorded=lambda models: scores,
     )
