@@ -163,8 +163,9 @@ for name in stored:
     shares[name] = 100 * sources.value_counts(normalize=True)
 table = pd.DataFrame(shares).fillna(0).sort_values("train", ascending=False)
 
-(ax,) = figures.rows_axes(len(table), each=0.5)
-table.plot.barh(ax=ax, color=figures.SERIES[:3], width=0.8).invert_yaxis()
+size = (figures.WIDTH, 1 + 0.4 * len(table))
+ax = table.plot.barh(figsize=size, color=figures.SERIES[:3], width=0.8)
+ax.invert_yaxis()
 ax.set(xlabel="percent of the documents of a split", ylabel="")
 ax.legend(**figures.BESIDE)
 run.save_figure(ax, "sources", table.reset_index())
@@ -182,10 +183,37 @@ statistics = views.corpus_statistics(run)
 thesis.corpus_tables(statistics, run.profile.name).round(1)
 
 # %%
+import seaborn as sns
+
+
+def draw_lengths(tokens, sources, longest, ax):
+    """Percent of documents by length and source; the last bin holds all longer ones."""
+    often = train["source"].value_counts().index[:6]
+    look = {"palette": figures.SERIES[:7], "multiple": "stack", "stat": "percent", "alpha": 1}
+    sns.histplot(
+        x=tokens.clip(upper=longest),
+        hue=sources.where(sources.isin(often), "other"),
+        hue_order=[*often, "other"],
+        bins=40,
+        binrange=(0, longest),
+        linewidth=0.3,
+        **look,
+        ax=ax,
+    )
+    ax.set(xlabel="tokens (the last bin holds all longer documents)", ylabel="documents (%)")
+    sns.move_legend(ax, **figures.BESIDE)
+
+
+# %%
 train = corpus.split("train").select_columns(["source", "n_structural_tokens"]).to_pandas()
-lengths = train.rename(columns={"n_structural_tokens": "tokens"})
-ax = figures.plot_lengths(lengths, limit=views.structural_limit(run))
-run.save_figure(ax, "lengths", lengths)
+tokens = train["n_structural_tokens"]
+limit = views.structural_limit(run)
+_, ax = plt.subplots()
+draw_lengths(tokens, train["source"], max(tokens.quantile(0.98), 2 * limit), ax)
+ax.axvline(limit, color=figures.GREY, linestyle="--")
+beyond = (tokens > limit).mean()
+ax.set_title(f"{beyond:.0%} are longer than the structural teacher reads ({limit})")
+run.save_figure(ax, "lengths", train.rename(columns={"n_structural_tokens": "tokens"}))
 
 # %% [markdown]
 # Beyond the dashed line a teacher that truncates reads nothing: the contextual teacher reads all, and a *mask* can
@@ -199,11 +227,11 @@ def tokens_of(split):
 
 
 documents = pd.concat([tokens_of("train"), tokens_of("validation")])
-sources = list(documents["source"].value_counts().index)
-longest = int(documents["tokens"].quantile(0.98))
-figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
+longest = documents["tokens"].quantile(0.98)
+figure, axes = plt.subplots(1, 2, sharex=True, sharey=True)
 for ax, (name, panel) in zip(axes, documents.groupby("split"), strict=True):
-    figures.plot_lengths(panel, longest=longest, sources=sources, ax=ax).set_title(name)
+    draw_lengths(panel["tokens"], panel["source"], longest, ax)
+    ax.set(title=name, xlabel="tokens")
 axes[0].get_legend().remove()
 summary = documents.groupby(["split", "source"])["tokens"].describe().reset_index()
 run.save_figure(figure, "splits", summary)
@@ -270,9 +298,12 @@ figures.table(table, digits=1)
 
 # %%
 lengths = lengths.rename(columns={"task": "data", "n_student_tokens": "tokens"})
-lengths = lengths[lengths["split"].isin(["train", "test"])]
+lengths = lengths[lengths["split"] == "test"]
 _, ax = plt.subplots()
-figures.plot_cumulative(lengths, ax=ax)
+sns.ecdfplot(lengths, x="tokens", hue="data", palette=figures.SERIES, log_scale=2, ax=ax)
+ax.xaxis.set_major_formatter("{x:g}")
+ax.set(xlabel="tokens of a test document", ylabel="share of documents")
+sns.move_legend(ax, **figures.BESIDE)
 run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 
 # %% [markdown]

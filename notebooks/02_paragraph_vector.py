@@ -258,8 +258,10 @@ truncated = [model for model in run.references if model.kind == "sbert-truncated
 compared = [run.model, *truncated]
 if versions.documents:
     readings = views.readings(run, compared, versions)
-    _, ax = plt.subplots(figsize=(7.2, 2.6))
-    figures.plot_by_position(figures.named(readings), ax=ax)
+    names = figures.short_names(run)
+    _, ax = plt.subplots()
+    figures.plot_lines(figures.named(readings, names), x="position", ax=ax)
+    ax.set_xlabel("place of the passage in its document")
     run.save_figure(ax, "by-position", readings)
     print(views.counted_endings(views.endings(run, compared, versions), versions))
 
@@ -292,14 +294,13 @@ if others:
 # ## All runs so far
 #
 # Validation scores as in Figure 4.5, whose means are hollow diamonds (`01_corpus` explains normalised scores, intervals
-# and claims). `truncated` is the structural teacher; TF-IDF uses words alone.
+# and claims). SBERT with the number of its tokens is the structural teacher; TF-IDF uses words alone.
 
 # %%
 scores = run.scores()
 runs = thesis.scores_of_runs(run, scores)
-(ax,) = figures.rows_axes(runs["model"].nunique())
-figures.plot_runs(figures.named(runs), by="kind", ax=ax)
-run.save_figure(ax, "runs", runs)
+figure = figures.plot_runs(figures.named(runs, figures.short_names(run)), by="kind")
+run.save_figure(figure, "runs", runs)
 
 # %% [markdown]
 # In the thesis larger vectors are better, DBOW and DM are close, and both side by side are better than either. In the

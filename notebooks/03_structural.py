@@ -161,7 +161,7 @@ torch.testing.assert_close(mse(*three).diagonal(), losses.MSE()(*three), rtol=1e
 torch.testing.assert_close(cosine(*three).diagonal(), losses.Cosine()(*three), rtol=1e-4, atol=1e-5)
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.7), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 2.8))
 for ax, distance in zip(axes, (mse, cosine), strict=True):
     image = ax.imshow(distance(y.detach(), t), cmap="Blues_r")
     ax.set(title=distance.__name__, xlabel="teacher's embedding of document j")
@@ -301,7 +301,48 @@ assert share < 0.05
 # embeddings themselves. As in a network with random weights, all begin at nearly the same place.
 
 # %%
-axes = figures.plot_descents()
+generator = torch.Generator().manual_seed(0)
+topics = torch.tensor([[1.2, 0.5], [-0.4, 1.2]]).repeat_interleave(10, dim=0)
+teachers = topics + 0.2 * torch.randn(20, 2, generator=generator)
+start = torch.tensor([2.2, -1.5]) + 0.2 * torch.randn(20, 2, generator=generator)
+
+
+def descend(distance, gamma, rate=0.1, steps=40):
+    """The embeddings after each step down the gradient of max-margin, (steps + 1, N, 2)."""
+    path = [start]
+    for _ in range(steps):
+        y = path[-1].clone().requires_grad_()
+        margin = max_margin(distance(y, teachers), gamma)  # with gamma 0 the distance alone
+        (gradient,) = torch.autograd.grad(margin.sum(), y)
+        path.append(path[-1] - rate * gradient)
+    return torch.stack(path)
+
+
+paths = {"MSE": descend(mse, 0.0), "cosine (steps × 10)": descend(cosine, 0.0, rate=1.0)}
+paths |= {f"max-margin MSE, γ = {gamma}": descend(mse, gamma) for gamma in (0.5, 1.0, 1.5)}
+steps = paths["max-margin MSE, γ = 1.0"].diff(dim=0)
+torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
+
+# %%
+figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 4.8))
+*planes, norms = axes.flat
+for ax, (title, path) in zip(planes, paths.items(), strict=True):
+    for topic, marker in ((slice(10), "o"), (slice(10, None), "^")):
+        ax.plot(*path[:, topic].unbind(dim=2), color=figures.PALETTE["student"], linewidth=0.5)
+        shown = {"structural": teachers, "untrained": path[0], "student": path[-1]}
+        for kind, points in shown.items():
+            ax.plot(*points[topic].T, marker, color=figures.PALETTE[kind], markersize=4)
+    ax.plot(0, 0, "+", color=figures.GREY)
+    ax.set_title(title)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.locator_params(nbins=4)
+    means = path.norm(dim=2).mean(dim=1)
+    norms.plot(means)
+    norms.text(41, means[-1], title.split(" (")[0].split(", ")[-1], va="center")
+figure.suptitle("orange: the teacher; grey: the student at the start; blue: at the end")
+norms.set(title="mean norm of y", xlabel="step", yscale="log", xlim=(0, 64))
+norms.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
+norms.minorticks_off()
 
 # %% [markdown]
 # MSE ends at the teacher's embeddings, cosine in their direction. With $\gamma=0.5$ the minimum lies beyond the teacher's
@@ -331,7 +372,7 @@ print(f"norms of the gradients of {B} documents, at any y: {constant.norm(dim=1)
 # %%
 travelled = torch.linspace(0, 40, 81, dtype=torch.float64)
 direction = -F.normalize(constant)
-fig, ax = plt.subplots(figsize=(5.2, 3.0))
+fig, ax = plt.subplots()
 for gamma, color in zip((0.5, 1.0, 1.5), figures.SERIES[:3], strict=True):
     moved = (mse(y64 + s * direction, t64) for s in travelled)
     values = torch.stack([max_margin(distances, gamma).mean() for distances in moved])
@@ -385,7 +426,7 @@ for model in (run.untrained, run.model):
     print(f"{model.label}: cosine with its {means}")
 
 # %%
-fig, (norms, alike, last) = plt.subplots(1, 3, figsize=(9.5, 2.8), layout="constrained")
+fig, (norms, alike, last) = plt.subplots(1, 3, figsize=(figures.WIDTH, 2.6))
 updates = validation_history["step"]
 solid = {"color": figures.PALETTE["student"]}
 norms.plot(updates, validation_history["norm"], "o-", **solid)
@@ -399,7 +440,7 @@ alike.axhline(cosines(t_held_out, t_held_out)[1].mean(), **dashed)
 for values, kind in ((positives, "positive"), (of_others, "negative")):
     options = {"bins": 30, "density": True, "alpha": 0.7, "color": figures.PALETTE[kind]}
     last.hist(values, label=kind, **options)
-last.set(title="cosine of y and t after training", yticks=[])
+last.set(title="cosine of y and t, trained", yticks=[])
 last.legend()
 run.save_figure(fig, "norms-and-cosines", validation_history)
 
@@ -420,13 +461,13 @@ widgets.distance_explorer(distances)
 # grow.
 
 # %%
-by_student = distances.tidy()
-left, right = figures.rows_axes(by_student["model"].nunique(), columns=2, each=0.6)
+size = (figures.WIDTH, 1.2 + 0.6 * distances["model"].nunique())
+figure, (left, right) = plt.subplots(1, 2, figsize=size, sharey=True)
 for distance, ax in (("cosine", left), ("mse", right)):
-    rows_of_distance = by_student[by_student["distance"] == distance]
+    rows_of_distance = distances[distances["distance"] == distance]
     figures.plot_distances(rows_of_distance, distance=distance, ax=ax)
 right.get_legend().remove()
-run.save_figure(left.figure, "distances", by_student)
+run.save_figure(figure, "distances", distances)
 
 # %% [markdown]
 # ## All runs so far
@@ -440,19 +481,17 @@ run.save_figure(left.figure, "distances", by_student)
 from IPython.display import Markdown, display
 
 scores = run.scores()
-names = figures.short_names(run.models(), run.label)
+names = figures.short_names(run)
 runs = thesis.scores_of_runs(run, scores)
-(ax,) = figures.rows_axes(runs["model"].nunique())
-figures.plot_runs(figures.named(runs, names), by="loss", ax=ax)
-run.save_figure(ax, "runs", runs)
+figure = figures.plot_runs(figures.named(runs, names), by="loss")
+run.save_figure(figure, "runs", runs)
 
 # %%
 plain = thesis.scores_of_runs(run, scores, "figure 4.2")
 if plain.loc[plain["own"], "group"].nunique() > 1:
     display(Markdown("**Without negatives**, as Figure 4.2: divided by the best of these models."))
-    (ax,) = figures.rows_axes(plain["model"].nunique())
-    figures.plot_runs(figures.named(plain, names), by="loss", ax=ax)
-    run.save_figure(ax, "plain-losses", plain)
+    figure = figures.plot_runs(figures.named(plain, names), by="loss")
+    run.save_figure(figure, "plain-losses", plain)
 
 # %%
 figure = thesis.in_figure(run, "figure 4.3")

@@ -128,7 +128,7 @@ for width in (1, 2, 4, 8, 16, 32, 64, 128):
         rows[width] = (*both, by_chance)
 columns = ["fitted", "on other documents", "fitted, teacher's documents shuffled"]
 by_width = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-ax = by_width.plot(marker="o", logx=True, figsize=(8, 3), color=figures.SERIES)
+ax = by_width.plot(marker="o", logx=True, color=figures.SERIES)
 ax.figure.set_layout_engine("constrained")
 ax.set(xlabel="features of each view", ylabel="mean canonical correlation")
 ax.set_xticks(by_width.index, by_width.index)
@@ -154,7 +154,7 @@ a = F.normalize((X - X.mean(0)) @ p, dim=0)
 b = F.normalize((Y - Y.mean(0)) @ q, dim=0)
 torch.testing.assert_close((a - b).square().sum(), (2 - 2 * correlations).sum())
 
-figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 3))
 for pair, ax in zip((0, k - 1), axes, strict=True):
     ax.scatter(a[:, pair], b[:, pair], s=8, color=figures.SERIES[0])
     ax.set(xlabel="variate of y", ylabel="variate of c", title=f"ρ = {correlations[pair]:.2f}")
@@ -259,7 +259,7 @@ for name, as_printed in (("correlation", False), ("as printed", True)):
         forms[f"{name}, view × {scale:g}"] = over_batches(Decorrelation(0.95, as_printed), scale)
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(11, 3), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 3))
 for lines, ax in zip((memories, forms), axes, strict=True):
     pd.DataFrame(lines, index=range(1, 11)).plot(marker="o", ax=ax, color=figures.SERIES)
     ax.set(xlabel="batch", ylabel="SDL of the student's view")
@@ -378,7 +378,7 @@ def train_projection(loss, teacher: Tensor, updates: int = 200) -> list[float]:
 # %%
 features = c[:, :64]
 standardised = (features - features.mean(0)) / features.std(0)
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained", sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 3.2), sharey=True)
 for teacher, ax in zip((features, standardised), axes, strict=True):
     lines = {"squared distance": train_projection(squared_distance, teacher)}
     lines["SoftCCA"] = train_projection(losses.SoftCCA(teacher.shape[1]), teacher)
@@ -404,16 +404,18 @@ run.save_figure(figure, "spread")
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
-figure = plt.figure(figsize=(10, 3.4), layout="constrained")
 panels = 1 + ("cca" in validation_history)  # few validation documents have no correlation
-axes = figure.subplots(1, panels, squeeze=False)[0]
-figures.plot_history(train_history, validation_history, ax=axes[0])
-for ax in axes[1:]:
-    figures.plot_correlations(validation_history, ax=ax)
+figure, axes = plt.subplots(panels, figsize=(figures.WIDTH, 2.8 * panels), squeeze=False)
+figures.plot_history(train_history, validation_history, ax=axes[0, 0])
+for ax in axes[1:, 0]:
+    names_of = {"cca": "views", "cca_embeddings": "embeddings"}
+    lines = validation_history.set_index("step")[[*names_of]].rename(columns=names_of)
+    lines.plot(ax=ax, style="o-", xlabel="updates", ylabel="mean canonical correlation")
+    ax.legend(**figures.BESIDE)
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
-# Left: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Right, unless there are too few documents: the mean canonical
+# Above: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Below, unless there are too few documents: the mean canonical
 # correlation of validation documents, fitted on one half and measured on the other as above, of the views and of the
 # embeddings $y$ and $c$ themselves, which large projections are said to harm. Wide views are first mapped to principal
 # axes.
@@ -423,16 +425,22 @@ run.save_figure(figure, "training", validation_history)
 # student of the same structural loss alone, the control.
 
 # %%
+import seaborn as sns
+
 probes = views.probes_of_teachers(run)
-teachers = list(probes["teacher"].unique())
-names = figures.short_names([run.untrained, run.model], run.label)
-size = (4.5 * len(teachers), 2.8)
-figure, axes = plt.subplots(
-    1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False
-)
-for teacher, ax in zip(teachers, axes[0], strict=True):
-    figures.plot_probe(figures.named(probes, names), teacher=teacher, ax=ax)
-figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+named = figures.named(probes, figures.short_names(run))
+named["bucket"] += "\n" + named["documents"].astype(str) + " documents"
+teachers = named.groupby("teacher", sort=False)
+size = (figures.WIDTH, 2.2 * len(teachers))
+figure, axes = plt.subplots(len(teachers), figsize=size, squeeze=False)
+for ax, (teacher, rows) in zip(axes.flat, teachers, strict=True):
+    look = {"palette": figures.series_colors(rows["model"]), "saturation": 1}
+    sns.barplot(rows, x="bucket", y="r2", hue="model", **look, ax=ax)
+    for bars in ax.containers:
+        ax.bar_label(bars, fmt="{:z.2f}", padding=2)
+    ax.margins(y=0.2)
+    ax.set(title=teacher, xlabel="", ylabel="R²")
+    sns.move_legend(ax, **figures.BESIDE)
 run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
@@ -463,10 +471,11 @@ groups = views.contextual_losses(run, scores).groupby("group", sort=False)
 if len(groups):
     display(Markdown(section))
 for number, (title, of_group) in enumerate(groups):
-    (ax,) = figures.rows_axes(of_group["loss"].nunique())
-    figures.plot_contextual_losses(of_group, ax=ax)
-    ax.set_xlabel(f"score on validation documents, {title}")
-    run.save_figure(ax, f"contextual-losses-{number}", of_group)
+    rows = of_group.assign(low=float("nan"), high=float("nan"))
+    rows["model"] = rows["loss"] + rows["spread"].map(", spread {:.2g}".format)
+    rows["student"] = rows["collapsed"].map({0: "has not collapsed", 1: "collapsed"})
+    figure = figures.plot_rows(rows, hue="student", by=f"validation, {title}")
+    run.save_figure(figure, f"contextual-losses-{number}", of_group)
 
 # %% [markdown]
 # ## Which projections?
@@ -484,12 +493,11 @@ pd.concat(by_number, names=["table"])
 # `projections-cosine` and `projections-max-margin`. [01](01_corpus.ipynb) explains the scores.
 
 # %%
-names = figures.short_names(run.models(), run.label)
+names = figures.short_names(run)
 for name, runs in thesis.runs_by_figure(run, scores).items():
-    (ax,) = figures.rows_axes(runs["model"].nunique())
     by = "dimensions of the contextual teacher" + name.removeprefix("runs")
-    figures.plot_runs(figures.named(runs, names), by=by, ax=ax)
-    run.save_figure(ax, name.replace(", figure ", "-"), runs)
+    figure = figures.plot_runs(figures.named(runs, names), by=by)
+    run.save_figure(figure, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
 # A hollow diamond is the mean in the thesis of the same place in the grid. There, larger student projections are better

@@ -138,13 +138,16 @@ import matplotlib.pyplot as plt
 
 weights = views.weights_by_length(run)
 lengths = torch.tensor(weights["length"].to_numpy())
-figure, axes = plt.subplots(2, 3, figsize=(11, 5), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 4), sharex=True, sharey=True)
 for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
     v, u = document_weights(lengths, *settings)
-    figures.plot_weights(weights.assign(structural=v, contextual=u), ax=ax)
+    ax.step(lengths, v, where="post", color=figures.PALETTE["structural"], label="structural loss")
+    look = {"color": figures.PALETTE["contextual"], "linestyle": "--"}  # equal lines are seen
+    ax.step(lengths, u, where="post", **look, label="contextual loss")
     ax.set(title=name, xlabel="structural tokens", ylabel="weight of the loss")
     ax.label_outer()
-    ax.get_legend().set_visible(ax is axes[0, 2])
+ax.set(xlim=(0, weights["length"].quantile(0.95)))  # a few documents are many times longer
+figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "weights", weights)
 
 # %%
@@ -274,7 +277,20 @@ by_library = torch.cat([gradient.flatten() for gradient in of_library])
 assert (by_hand - by_library).norm() < 1e-3 * by_library.norm()
 
 # %%
-ax = figures.plot_gradient_shares(norms, lam=p.lam)
+from docemb_lib.settings.labels import typeset
+
+shares = torch.linspace(0.001, 0.999, 101)  # with one loss, neither end has a gradient
+_, ax = plt.subplots()
+colours = figures.series_colors(norms["objective"])
+for row in norms.itertuples():
+    structural = shares * row.structural
+    of_structural = structural / (structural + (1 - shares) * row.contextual)
+    style = "-" if row.at == "embeddings" else "--"
+    look = {"color": colours[row.objective], "linestyle": style}
+    ax.plot(shares, of_structural, **look, label=f"{typeset(row.objective)}, {row.at}")
+ax.plot([0, 1], [0, 1], color=figures.GREY, linestyle=":", label="equal gradients")
+ax.set(xlabel="λ (weight of the structural loss)", ylabel="its share of the gradient")
+ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 run.save_figure(ax, "gradients", norms)
 for row in norms[norms["at"] == "encoder"].itertuples():
     share = row.structural / (row.structural + row.contextual)
@@ -315,11 +331,10 @@ figures.table(swept.reindex(columns=columns))
 
 # %%
 scores = run.scores()
-names = figures.short_names(run.models(), run.label)
+names = figures.short_names(run)
 for name, runs in thesis.runs_by_figure(run, scores).items():
-    (ax,) = figures.rows_axes(runs["model"].nunique())
-    figures.plot_runs(figures.named(runs, names), by="λ" + name.removeprefix("runs"), ax=ax)
-    run.save_figure(ax, name.replace(", figure ", "-"), runs)
+    figure = figures.plot_runs(figures.named(runs, names), by="λ" + name.removeprefix("runs"))
+    run.save_figure(figure, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
 # The runs that differ from this one in λ and mask alone; λ = 1 is the structural-only student of `03_structural`. Two
@@ -327,7 +342,17 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
 
 # %%
 points = widgets.weighting_points(run)
-ax = figures.plot_weighting(points)
+shown = points[points["task"] == points["task"].iloc[-1]]  # the mean, if there are several
+masks = shown["max_structural_len"].map("mask {:.0f}".format).replace("mask nan", "no mask")
+_, ax = plt.subplots()
+for (mask, line), color in zip(shown.groupby(masks), figures.SERIES, strict=False):
+    line = line.sort_values("lam")
+    reach = [line["value"] - line["low"], line["high"] - line["value"]]
+    ax.errorbar(line["lam"], line["value"], yerr=reach, fmt="o-", color=color, label=mask)
+    for value in line.loc[line["lam"].isna(), "value"]:
+        ax.axhline(value, color=color, linestyle=":", label=f"plain sum, {mask}")
+ax.set(xlabel="λ (weight of the structural loss)", ylabel=shown["task"].iloc[0])
+ax.legend(**figures.BESIDE)
 run.save_figure(ax, "lambda", points)
 
 # %%
@@ -351,11 +376,14 @@ reading = views.hypotheses_of_students(run, scores)
 reading.round(3)
 
 # %%
-(ax,) = figures.rows_axes(8)
-for name, row in figures.named(reading.reset_index(names="model"), names).set_index("model").iterrows():
-    ax.plot([row["low"], row["high"]], [row["mean"]] * 2, color="0.7", zorder=1)
-    ax.plot(row["ending"], row["mean"], "o", color=figures.PALETTE["structural"])
-    ax.annotate(name, (row["ending"], row["mean"]), (4, 4), textcoords="offset points", fontsize=7)
+from textwrap import fill
+
+_, ax = plt.subplots()
+shown = figures.named(reading.reset_index(names="model"), names)
+for row, color in zip(shown.itertuples(), figures.series_colors(shown["model"]).values(), strict=True):
+    ax.plot([row.low, row.high], [row.mean] * 2, color=color)
+    ax.plot(row.ending, row.mean, "o", color=color, label=fill(row.model, 34))
+ax.legend(**figures.BESIDE)
 ax.set(xlabel="how much the ending counts beside the beginning", ylabel="mean validation score")
 run.save_figure(ax, "endings", reading.reset_index(names="model"))
 

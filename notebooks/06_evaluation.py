@@ -136,7 +136,7 @@ for task in with_labels:
     logits = net.eval()(torch.tensor(test.features).float())
     right = logits.argmax(dim=1).numpy() == test.labels
     print(f"right {right[:3]}, accuracy {right.mean():.3f}")
-    _, ax = plt.subplots(figsize=(5, 2.4))
+    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
     ax.plot(losses)
     ax.axhline(np.log(C), color=figures.GREY, linestyle=":")
     ax.set(xlabel="update", ylabel="loss", title="a head learns (dotted: chance)")
@@ -199,7 +199,7 @@ for task in [task for task in rankings if not any(task.splits["test"].missing)][
     most = int(np.argmax([len(rows) for rows in data.relevant]))
     value, precision, hits = average_precision(X, candidates, *examples[most])
     ranks = np.flatnonzero(hits) + 1
-    _, ax = plt.subplots(figsize=(5, 2.4))
+    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
     ax.plot(np.arange(1, len(hits) + 1), precision, color=figures.GREY)
     ax.plot(ranks, precision[hits], "o")
     ax.set(xlim=(0, ranks[-1] + 10), xlabel="rank", ylabel="precision")
@@ -243,7 +243,7 @@ error = np.sqrt(p * (1 - p) / len(swapped))  # of a share of random swaps
 assert abs(p - of_library) < 6 * error + 1e-3
 
 # %%
-_, ax = plt.subplots(figsize=(5, 2.4))
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
 ax.hist(swapped, bins=50)
 ax.axvline(difference.mean(), color=figures.PALETTE["structural"])
 ax.set(xlabel=f"{task.name}, {metric}: student minus {teacher.label}", ylabel="swaps")
@@ -261,7 +261,7 @@ run.save_figure(ax, "paired-test")
 all_rows = False  # True: also other references, and the student in its other forms
 
 final = run.evaluate()
-names = figures.short_names(run.models(), run.label)
+names = figures.short_names(run)
 said = thesis.conclusion(run, final)
 named = " ".join(said.split())
 teachers = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, run.parameters["contextual_teacher"]}
@@ -281,7 +281,7 @@ board = final.board
 only_rows(board.reset_index()).set_index(board.index.names)
 
 # %%
-figure = figures.each_task(figures.plot_task, only_rows(final.last))
+figure = figures.plot_rows(only_rows(final.last), panel="task")
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -289,7 +289,7 @@ run.save_figure(figure, "tasks", final.last)
 
 # %%
 comparison = only_rows(final.comparison)
-figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
+figure = figures.plot_differences(comparison, reference=names[final.practice])
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
@@ -357,7 +357,12 @@ for task in tasks:
 lengthwise = figures.named(pd.concat(frames, ignore_index=True), names)
 if lengthwise["bucket"].nunique() > 1:
     display(Markdown(section))
-    figure = figures.each_task(figures.plot_by_length, lengthwise, height=3.4)
+    tasks = lengthwise.groupby("task", sort=False)
+    size = (figures.WIDTH, 2.6 * len(tasks))
+    figure, axes = plt.subplots(len(tasks), figsize=size, squeeze=False)
+    for ax, (task, rows_of_task) in zip(axes.flat, tasks, strict=True):
+        figures.plot_lines(rows_of_task, x="bucket", ax=ax).set_title(task)
+    ax.set_xlabel("length in tokens of the structural teacher")
     run.save_figure(figure, "by-length", lengthwise)
 
 # %% [markdown]

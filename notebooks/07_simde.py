@@ -32,10 +32,12 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 from pathlib import Path
+from textwrap import shorten
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
@@ -96,9 +98,9 @@ def plot_halves(sentences, in_first, ax):
     """A document's sentences, and each again in the column of its half (Figure 1 of SimDE)."""
     colours = np.where(in_first, figures.SERIES[0], figures.SERIES[5])  # legible on light and dark
     for row, (sentence, coin, colour) in enumerate(zip(sentences, in_first, colours, strict=True)):
-        text = figures.short(" ".join(sentence.split()), 40)
-        ax.text(0, row, text, color=colour, fontsize=8)
-        ax.text(1.1 if coin else 2.2, row, text, color=colour, fontsize=8)
+        text = shorten(sentence, 30, placeholder=" …")
+        ax.text(0, row, text, color=colour)
+        ax.text(1.1 if coin else 2.2, row, text, color=colour)
     for column, title in enumerate(["the document", "first half, $h$", "second half, $h^+$"]):
         ax.text(1.1 * column, -1.2, title, parse_math=True)
     ax.set(xlim=(0, 3.2), ylim=(len(sentences), -2))
@@ -107,7 +109,7 @@ def plot_halves(sentences, in_first, ax):
 
 
 sentences, in_first = batch[0]
-_, ax = plt.subplots(figsize=(figures.WIDTH * 1.4, 1 + 0.2 * min(len(sentences), 14)))
+_, ax = plt.subplots(figsize=(figures.WIDTH, 1 + 0.2 * min(len(sentences), 14)))
 ax = plot_halves(sentences[:14], in_first[:14], ax)
 run.save_figure(ax, "document-in-halves")
 
@@ -151,7 +153,7 @@ print(f"h {tuple(h.shape)}, h+ {tuple(h_plus.shape)}; losses of three documents 
 print(f"mean {losses.mean():.4f}, equal to the library's; at chance log B = {np.log(len(h)):.4f}")
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 3))
 cosines = cosines_of(h, h_plus)
 probabilities = (cosines / temperature).softmax(dim=1)
 panels = {"cosines": cosines, f"probabilities, τ = {temperature}": probabilities}
@@ -349,10 +351,9 @@ KINDS = {
     "positive": "to the other half of the document",
     "negative": "to halves of other documents",
 }
-models = [run.untrained, run.model]
-of_names = figures.named(distances, figures.short_names(models, run.label))
-(ax,) = figures.rows_axes(2, each=0.9)
-ax = figures.plot_distances(of_names, distance="cosine", kinds=KINDS, ax=ax)
+of_names = figures.named(distances, figures.short_names(run))
+_, ax = plt.subplots()
+figures.plot_distances(of_names, distance="cosine", kinds=KINDS, ax=ax)
 run.save_figure(ax, "halves", distances)
 
 # %% [markdown]
@@ -364,6 +365,7 @@ run.save_figure(ax, "halves", distances)
 
 # %%
 from docemb_lib.runs.models import student_model
+from docemb_lib.thesis.comparison import short_labels
 
 all_rows = False  # True: also other references, and the student in its other forms
 
@@ -374,7 +376,8 @@ for record in (*run.comparable("07_simde"), *run.comparable("06_evaluation")):
         recorded.setdefault(record.label, student)
 students = list(recorded.values())
 final = run.evaluate(others=students)
-names = figures.short_names(run.models(), run.label)
+keys = {record.label: run.of_record(record) for record in run.comparable("06_evaluation")}
+names = short_labels(keys) | figures.short_names(run)
 said = thesis.conclusion(run, final)
 named = " ".join(said.split())
 rows = [final.student, *(model.label for model in students), run.untrained.label]
@@ -393,12 +396,12 @@ board = final.board
 only_rows(board.reset_index()).set_index(board.index.names)
 
 # %%
-figure = figures.each_task(figures.plot_task, only_rows(final.last))
+figure = figures.plot_rows(only_rows(final.last), panel="task")
 run.save_figure(figure, "tasks", final.last)
 
 # %%
 comparison = only_rows(final.comparison)
-figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
+figure = figures.plot_differences(comparison, reference=names[final.practice])
 run.save_figure(figure, "differences", final.comparison)
 
 # %% [markdown]
@@ -459,9 +462,14 @@ few = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=c
 beside_paper = thesis.beside_paper(few, run.profile.evaluation.few_shot_table)
 if len(few):
     display(Markdown(section))
-for task in few["task"].unique():
+shown = figures.named(few[few["metric"] == "f1_macro"], names)
+look = {"hue": "model", "style": "model", "markers": True, "errorbar": "sd"}
+for task, of_task in shown.groupby("task", sort=False):
     _, ax = plt.subplots()
-    figures.plot_few_shot(figures.named(few[few["task"] == task], names), ax=ax).set_title(task)
+    palette = figures.series_colors(of_task["model"])
+    sns.lineplot(of_task, x="per_class", y="value", **look, palette=palette, ax=ax)
+    ax.set(xlabel="training examples of each class", ylabel="macro-F1", title=task)
+    sns.move_legend(ax, **figures.BESIDE)
     run.save_figure(ax, f"few-shot-{task}", few)
 figures.table(beside_paper, names)
 
@@ -558,14 +566,13 @@ for label, folder in folders.items():
         print(f"{label}: only a Longformer gives attentions here, and only English is tagged")
 
 # %%
-import seaborn as sns
 
 if frames:
     parts = [*TAGS.values(), "other"]
     attention = figures.named(pd.concat(frames, ignore_index=True), names)
     untrained, *others = attention["model"].unique()
     colours = {untrained: figures.PALETTE["untrained"]} | figures.series_colors(others)
-    (ax,) = figures.rows_axes(8)
+    _, ax = plt.subplots()
     bars = {"x": "part", "y": "relative", "hue": "model", "order": parts, "palette": colours}
     sns.barplot(attention, **bars, saturation=1, seed=0, err_kws={"linewidth": 1}, ax=ax)
     ax.axhline(1, color=figures.GREY, linewidth=0.8, linestyle="--")

@@ -137,7 +137,7 @@ if save_to is not None:
 # %%
 encoded = student.tokenize(texts)
 collection["length"] = [len(ids) for ids in encoded.sequences]
-ax = plt.figure(figsize=(7, 2.4)).gca()
+ax = plt.figure(figsize=(figures.WIDTH, 2.4)).gca()
 ax.hist(collection["length"], bins=np.geomspace(8, student.max_tokens + 1, 40))
 ax.axvline(256, color=figures.PALETTE["structural"], label="read by all-MiniLM-L6-v2")
 ax.set(xscale="log", xlabel="tokens", ylabel="documents")
@@ -166,40 +166,33 @@ nearest(student.embed([query])[0]).style.hide().format(precision=3)
 # without a student), and words alone. ✓ is a neighbour with the label of its document.
 
 # %%
+from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.teachers import LSA, SBERT
-from docemb_lib.widgets import neighbour_browser
-from docemb_lib.widgets.neighbours import Pool, Verdict
+from docemb_lib.widgets import Neighbourhoods, Pool, neighbour_browser
 
 truncated = SBERT(encoder).embed(texts)
 sbert = SBERT(encoder, long="chunks")
 chunks = sbert.embed(texts, truncated)  # the truncated text is the first chunk
 lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
-spaces = {"student": Y, "SBERT over chunks": chunks, "LSA": lsa.embed(texts)}
+models = {"student": student, "SBERT-chunks": sbert, "LSA": lsa}
+spaces = {"student": Y, "SBERT-chunks": unit(chunks), "LSA": unit(lsa.embed(texts))}
 label_of = collection[label].astype(str)
 labels_differ = label_of.nunique() > 1  # otherwise every neighbour were right
 
 
-def judge(query: int | None, row: int) -> Verdict:
-    """The label of a neighbour, and whether it is that of its document (None: it cannot tell)."""
-    is_judged = labels_differ and query is not None
-    return Verdict(label_of[row], label_of[row] == label_of[query] if is_judged else None)
+def judge(query: int | None, row: int) -> str:
+    """The label of a neighbour, with a sign if that of its document can tell whether it is right."""
+    if query is None or not labels_differ:
+        return label_of[row]
+    return ("✓ " if label_of[row] == label_of[query] else "✗ ") + label_of[row]
 
 
-class Collection:
-    """What the browser asks for: documents by task, and the embeddings of a further text."""
-
-    tasks = ("documents",)
-    documents = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
-
-    def pool(self, task: str) -> Pool:
-        return self.documents
-
-    def embed(self, text: str) -> dict[str, np.ndarray]:
-        models = {"student": student, "SBERT over chunks": sbert, "LSA": lsa}
-        return {name: model.embed([text])[0] for name, model in models.items()}
+def embed(text: str) -> dict[str, np.ndarray]:
+    return {name: model.embed([text])[0] for name, model in models.items()}
 
 
-neighbour_browser(Collection())
+pool = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
+neighbour_browser(Neighbourhoods(["documents"], lambda task: pool, embed))
 
 # %% [markdown]
 # *Why* is a document near to the query? Their cosine is the sum of all pairs of passages, which count by their states
@@ -248,28 +241,29 @@ collection.groupby("group").agg(**summary)
 # Near documents stay near in t-SNE; large distances mean little.
 
 # %%
+from ipywidgets import Dropdown
 from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
-from docemb_lib.widgets.explorer import Answer, Explorer, choice
+from docemb_lib.widgets import explore
 
 perplexity = min(30, (len(texts) - 1) / 3)
 tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
 plane = tsne.fit_transform(Y)  # (N, 2)
 
 
-def draw_map(colour: str) -> Answer:
+def draw_map(colour: str) -> list[Figure]:
     """The documents in the plane, coloured by a column."""
-    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    figure = Figure(figsize=(figures.WIDTH, 4))
     points = collection.assign(first=plane[:, 0], second=plane[:, 1])
     figures.plot_plane(points, colour=colour, ax=figure.subplots())
-    return Answer("", figure, f"documents in a plane, coloured by {colour}")
+    return [figure]
 
 
 few = [name for name in collection if name not in {"id", "text", "see_also"}]
 few = [name for name in few if name == "length" or 1 < collection[name].astype(str).nunique() <= 30]
 colours = sorted(few, key=lambda name: name != "group")
-Explorer({"colour": choice(dict(zip(colours, colours, strict=True)), colours[0])}, draw_map)
+explore(draw_map, colour=Dropdown(options=colours))
 
 # %% [markdown]
 # ## Related documents

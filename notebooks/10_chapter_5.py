@@ -59,7 +59,7 @@ for number in ("5.3", "5.4", "5.5"):
 of_all = finals.scores
 is_student = (of_all["kind"] == Kind.STUDENT) & (of_all["form"] == "saved")
 finals = finals._replace(scores=of_all[is_student | of_all["in the thesis"].notna()])
-names = finals.names | figures.short_names(run.references, run.label)
+names = finals.names | figures.short_names(run, run.references)
 accuracy = thesis.table_5_7(finals.scores, "accuracy")
 figures.table(accuracy, names)
 
@@ -91,33 +91,38 @@ with its 21,000 articles."""
 figures.table(thesis.deviations(finals.scores), names, section=section)
 
 # %%
+from docemb_lib.evaluation.scoreboard import best_means
+
 known = of_all[is_student].drop_duplicates("model").dropna(subset="in the thesis")
 known = known.drop_duplicates("in the thesis", keep=False)  # two students may have a name in common
 thesis_names = dict(zip(known["model"], known["in the thesis"], strict=True))
 compared = figures.named(finals.scores, thesis_names | names)
 if len(accuracy):
     display(Markdown("## Over tasks: Figures 5.3 to 5.6\n\nAccuracy over tasks and rounds (5.3):"))
-    figures.plot_rounds(compared, ax=figures.rows_axes(len(accuracy))[0])
+    of_accuracy = compared[compared["metric"] == "accuracy"]
+    in_thesis = of_accuracy.assign(value=of_accuracy["thesis"])
+    best = best_means(in_thesis, over_rounds=True)  # of the thesis, by task
+    of_accuracy = of_accuracy.assign(thesis=of_accuracy["thesis"] / best)
+    figures.plot_runs(of_accuracy, panel="round", hue=None)
 
 # %%
 for name, of_round in compared[compared["metric"] == "accuracy"].groupby("round", sort=False):
     if compared["round"].nunique() > 1:
-        figure = figures.each_task(figures.plot_task, of_round)
+        figure = figures.plot_rows(of_round, panel="task")
         figure.suptitle(f"Figure 5.4: heads trained on {name} examples")
 
 # %%
 ranked = compared[compared["metric"].isin(["map", "mrr"])]
 if len(ranked):
     display(Markdown("Retrieval by MAP and by MRR (5.5, 5.6): MRR asks for one relevant document."))
-    (ax,) = figures.rows_axes(2 * ranked["model"].nunique() + 3)
-    figures.plot_retrieval(ranked, ax=ax)
+    once = ranked.drop_duplicates(["model", "task", "metric"])  # rankings are equal in all rounds
+    figures.plot_rows(once, panel="metric")
 
 # %%
 best = thesis.best_of_chapter_4(run)
 if len(best):
     display(Markdown("**The best of chapter 4** on validation splits (Figure 4.12, Table 4.10)."))
-    (ax,) = figures.rows_axes(best["model"].nunique())
-    figures.plot_runs(figures.named(best, names), by="model", ax=ax)
+    figures.plot_runs(figures.named(best, names), by="model")
 
 # %%
 students = ["only-MSE", "MSE-contextual", "cosine-masked"]

@@ -93,27 +93,11 @@ def measure_distances(
     return 1 - np.einsum("nd,nkd->nk", unit(student), unit(teacher)[rows])
 
 
-def separation(distances: np.ndarray, *, gamma: float = 1.0) -> tuple[float, float]:
-    """Return AUC and loss.
-
-    AUC is the probability that a positive distance is below a negative one, where ties count half;
-    the loss is the mean max-margin loss, positive - gamma * mean negative (Eq. 4.1).
-
-    distances: see `measure_distances`.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    is_negative = np.broadcast_to(np.arange(distances.shape[1]) > 0, distances.shape)
-    auc = roc_auc_score(is_negative.ravel(), distances.ravel())
-    loss = distances[:, 0] - gamma * distances[:, 1:].mean(axis=1)
-    return float(auc), float(loss.mean(dtype=np.float64))
-
-
 def tidy_distances(distances: np.ndarray) -> pd.DataFrame:
-    """Return a row per distance: kind (positive or negative), value, and the AUC of all as auc."""
+    """Return a row per distance: kind (positive or negative) and value."""
     frame = pd.DataFrame(distances).melt(var_name="kind")
     frame["kind"] = np.where(frame["kind"] == 0, "positive", "negative")
-    return frame.assign(auc=separation(distances)[0])
+    return frame
 
 
 def spread(embeddings: np.ndarray) -> float:

@@ -61,15 +61,15 @@ TITLES = {
     Kind.BM25: "BM25",
     Kind.FUSION: "BM25 and SBERT over chunks, fused",
 }
-# The same for figures, where they are shorter.
+# The same for figures, where they are shorter; SBERT has the number of its tokens there.
 SHORT_TITLES = {
     **TITLES,
-    Kind.UNTRAINED: "before distillation",
-    Kind.SBERT_TRUNCATED: "truncated",
-    Kind.SBERT_CHUNKS: "chunks",
-    Kind.SBERT_LEAD: "chunks and lead",
-    Kind.SBERT_WITH_PV: "chunks ⊕ PV",
-    Kind.FUSION: "BM25 and chunks, fused",
+    Kind.UNTRAINED: "start",
+    Kind.SBERT_TRUNCATED: "SBERT",
+    Kind.SBERT_CHUNKS: "SBERT-chunks",
+    Kind.SBERT_LEAD: "SBERT-lead",
+    Kind.SBERT_WITH_PV: "SBERT-chunks ⊕ PV",
+    Kind.FUSION: "BM25 + SBERT-chunks",
 }
 ENDINGS = {
     Form.SAVED: "",

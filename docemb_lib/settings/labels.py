@@ -38,13 +38,11 @@ def structural_label(p: Parameters) -> str:
     return label
 
 
-def contextual_label(p: Parameters, *, projections: bool = True) -> str:
-    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`, or `PV` without projections."""
+def contextual_label(p: Parameters) -> str:
+    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`."""
     if p.contextual_teacher is None:
         return "only-structural"
-    label = str(p.contextual_teacher)
-    if projections:
-        label += f";S:{p.student_projection};C:{p.contextual_projection}"
+    label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
     if p.contextual_loss != "soft-cca":
         label = f"{p.contextual_loss};{label}"
     for name in CONTEXTUAL_LOSSES[p.contextual_loss].parameters:
@@ -74,15 +72,28 @@ def weighting_label(p: Parameters) -> str:
     return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
 
 
-def final_label(p: Parameters, *, projections: bool = True) -> str:
-    """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`.
-
-    Without projections: `student cosine;384;λ=0.5;DM;700 docs`.
-    """
+def final_label(p: Parameters) -> str:
+    """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`."""
     label = STUDENT + weighting_label(p)
     if p.contextual_teacher is not None:
-        label += f";{contextual_label(p, projections=projections)}"
-    return f"{label};{_sizes(p)}"
+        label += f";{contextual_label(p)}"
+    return f"{label};{sizes(p)}"
+
+
+def student_name(p: Parameters, *, from_pairs: bool = False) -> str:
+    """The student in figures and tables: `S (cosine)`, `S+PV masked`, `SimDE`.
+
+    S is the structural teacher; beside a contextual one its loss is named unless it is cosine.
+    from_pairs: whether the student learns from pairs of texts.
+    """
+    if from_pairs:
+        return "SimDE" if p.pairs == "halves" else "SimCSE"
+    if p.structural_loss is None:
+        return f"{p.contextual_teacher} alone"
+    name = f"S ({p.structural_loss})"
+    if p.contextual_teacher is not None:
+        name = f"{name}+{p.contextual_teacher}".replace(" (cosine)", "")
+    return name if p.max_structural_len is None else f"{name} masked"
 
 
 def pairs_label(p: Parameters) -> str:
@@ -95,7 +106,7 @@ def pairs_label(p: Parameters) -> str:
         parts.append(f"τ={p.pair_temperature}")
     if p.mlm_weight != PAPER.mlm_weight:
         parts.append(f"mlm={p.mlm_weight}")
-    return ";".join([*parts, _sizes(p)])
+    return ";".join([*parts, sizes(p)])
 
 
 def typeset(label: str) -> str:
@@ -116,5 +127,6 @@ def _short_number(match: re.Match[str]) -> str:
     return f"{name[0]} {float(value):g}".replace(" 0.", " .")
 
 
-def _sizes(p: Parameters) -> str:
+def sizes(p: Parameters) -> str:
+    """The number of documents, and the seed unless it is 0: `700 docs`."""
     return f"{p.documents} docs" + (f";seed {p.seed}" if p.seed else "")

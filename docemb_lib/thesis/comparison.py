@@ -25,7 +25,7 @@ from docemb_lib.runs import records
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.labels import STUDENT, final_label
+from docemb_lib.settings.labels import sizes, student_name
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STRUCTURAL_LOSS
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import (
@@ -301,15 +301,18 @@ class Finals(NamedTuple):
 
 
 def short_labels(keys: Mapping[str, Run]) -> dict[str, str]:
-    """Labels of final runs without their projections, by the whole label.
+    """Names of the students of final runs, by label; see `student_name`.
 
-    Runs that then have a label in common keep the whole one, as do those of other notebooks.
+    Students of several sizes have theirs added. Runs that then have a name in common keep their
+    labels, as do those of other notebooks.
     """
-    short = {}
+    final = {}
     for label, key in keys.items():
         if key.notebook == EVALUATION.name:
-            whole = final_label(key.profile.parameters, projections=False)
-            short[label] = whole.removeprefix(STUDENT)
+            final[label] = key.profile.parameters
+    short = {label: student_name(p) for label, p in final.items()}
+    if len({sizes(p) for p in final.values()}) > 1:
+        short = {label: f"{short[label]};{sizes(p)}" for label, p in final.items()}
     uses = Counter(short.values())
     return {label: name for label, name in short.items() if uses[name] == 1}
 

@@ -3,7 +3,13 @@
 Executed without a person (papermill, nbconvert), a call shows its answer to the first setting.
 """
 
-from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
+from docemb_lib.widgets.explorer import explore
+from docemb_lib.widgets.neighbours import (
+    Neighbourhoods,
+    Pool,
+    neighbour_browser,
+    neighbourhoods_of,
+)
 from docemb_lib.widgets.spaces import (
     distance_explorer,
     distances_to_teacher,
@@ -13,8 +19,11 @@ from docemb_lib.widgets.spaces import (
 from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
 
 __all__ = [
+    "Neighbourhoods",
+    "Pool",
     "distance_explorer",
     "distances_to_teacher",
+    "explore",
     "neighbour_browser",
     "neighbourhoods_of",
     "projection_explorer",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from html import escape
-from math import log
-from typing import NamedTuple, Protocol
+from textwrap import shorten
+from typing import Any, NamedTuple
 
+import ipywidgets
 import numpy as np
 import pandas as pd
+from IPython.display import HTML
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import (
     Labelled,
@@ -20,190 +22,99 @@ from docemb_lib.evaluation.tasks import (
     documents_of,
     ids_of_texts,
 )
-from docemb_lib.figures import short, short_names
+from docemb_lib.figures.names import short_names
 from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.teachers.words import words_of
-from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import (
-    LESS,
-    MORE,
-    Answer,
-    Explorer,
-    choice,
-    dependent_choice,
-    slider,
-    text_field,
-)
+from docemb_lib.widgets.explorer import explore
 
 POOL = 2000  # most texts of a task
 RANKS = 10  # most neighbours of a document
-SHARED = 5  # words that are shown of those that two documents share
-COUNTED_IN = 500  # texts in which words are counted
-# Of a verdict: its sign, class and colour.
-LOOKS = {
-    True: ("✓ ", "right", MORE),
-    False: ("✗ ", "wrong", LESS),
-    None: ("", "verdict", "128, 128, 128"),
-}
+LONGEST = 4000  # characters of a document that are shown
 NAME = 60  # characters of a text without an id that name it
+BESIDE = [(kind, Form.SAVED) for kind in (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.PV)]
+RIGHT = "✓ "
+WRONG = "✗ "
+# Translucent, so that texts are legible on light and dark pages.
+COLOURS = {RIGHT: "rgba(49, 130, 206, 0.35)", WRONG: "rgba(221, 107, 32, 0.35)"}
+BOX = "white-space: pre-wrap; max-height: 16em; overflow: auto; border: 1px solid #999;"
+
+# What a task says of a row (the second number) as a neighbour of another, or of None, a written
+# text; it begins with RIGHT or WRONG where the task can tell.
+Judge = Callable[[int | None, int], str]
+Embeddings = Mapping[str, np.ndarray]  # by model
 
 
-class Verdict(NamedTuple):
-    """What the task says of a neighbour; `right` is None where nothing says whether it is right."""
+class Pool(NamedTuple):
+    """N documents with their lengths and their embeddings by several models."""
 
-    text: str
-    right: bool | None = None
-
-
-# The verdict on a row (the second number) as a neighbour of another, or of None, a written text.
-Judge = Callable[[int | None, int], Verdict]
-
-
-class Pool:
-    """N documents with their lengths and their embeddings by several models.
-
-    lengths: (N,), structural tokens; spaces: embeddings (N, ·) by model, the student's first;
-    names: N different ones.
-    """
-
-    def __init__(
-        self,
-        texts: Sequence[str],
-        lengths: np.ndarray,
-        spaces: Mapping[str, np.ndarray],
-        names: Sequence[str],
-        judge: Judge = lambda query, row: Verdict(""),
-    ) -> None:
-        self.texts = list(texts)
-        self.lengths = lengths
-        self.names = list(names)
-        self.judge = judge
-        # Computed once, because a menu asks many times: texts in lower case, and embeddings of
-        # unit length.
-        self.lowered = [text.lower() for text in texts]
-        self.directions = {model: unit(X).astype(np.float32) for model, X in spaces.items()}
-        self._counts = cache(lambda text: Counter(words_of(text)))
+    texts: Sequence[str]
+    lengths: np.ndarray  # (N,), tokens
+    spaces: Embeddings  # (N, ·) each, of unit length, the student's first
+    names: Sequence[str]  # N different ones
+    judge: Judge
 
     def find(self, words: str) -> dict[str, int]:
-        """The rows whose name or text contains `words`, in any case, by name; all for no words."""
+        """Return the rows whose name or text contains `words`, in any case, by name."""
         words = words.lower()
         rows = {}
-        for row, (name, text) in enumerate(zip(self.names, self.lowered, strict=True)):
-            if words in text or words in name.lower():
+        for row, (name, text) in enumerate(zip(self.names, self.texts, strict=True)):
+            if words in text.lower() or words in name.lower():
                 rows[name] = row
         return rows
 
-    def neighbours(self, query: int | Mapping[str, np.ndarray], k: int) -> dict[str, pd.Series]:
-        """The cosines of the k nearest documents, by model and row.
+    def neighbours(self, query: int | Embeddings, k: int) -> dict[str, pd.Series]:
+        """Return the cosines of the k nearest documents, by model and row.
 
         The nearest is first; ties are in row order. query: a row, which is left out, or a text's
         embedding (·,) by model.
         """
-        nearest = {}
-        for model, X in self.directions.items():
+        nearest: dict[str, pd.Series] = {}
+        for model, X in self.spaces.items():
             y = X[query] if isinstance(query, int) else unit(query[model][None])[0]
-            cosines = pd.Series((X @ y.astype(np.float32)).astype(np.float64))
+            cosines = pd.Series(X @ y.astype(X.dtype))
             if isinstance(query, int):
                 cosines = cosines.drop(query)
             nearest[model] = cosines.sort_values(ascending=False, kind="stable").head(k)
         return nearest
 
-    def shared_words(self, text: str, row: int) -> list[str]:
-        """The words in both texts that say most, at most `SHARED`.
 
-        They have the largest product of TF-IDF, with logarithmic frequencies in both texts, over
-        the share of documents that contain them. Words of fewer than three letters are left out.
-        """
-        first = self._counts(text)
-        second = self._counts(self.texts[row])
-        documents, containing = self._frequencies
-        weights = {}
-        for word in first.keys() & second.keys():
-            if len(word) > 2 and word.isalpha():
-                rarity = log((documents + 1) / (containing[word] + 1))
-                weights[word] = (1 + log(first[word])) * (1 + log(second[word])) * rarity**2
-        return sorted(weights, key=lambda word: (-weights[word], word))[:SHARED]
+class Neighbourhoods(NamedTuple):
+    """The documents of tasks, and the embeddings of further texts."""
 
-    @cached_property
-    def _frequencies(self) -> tuple[int, Counter[str]]:
-        """How many documents words are counted in, and how many of them contain each word."""
-        texts = self.texts[:: 1 + len(self.texts) // COUNTED_IN]
-        containing: Counter[str] = Counter()
-        for text in texts:
-            containing.update(self._counts(text).keys())
-        return len(texts), containing
+    tasks: Sequence[str]
+    pool: Callable[[str], Pool]  # of a task
+    embed: Callable[[str], Embeddings]  # of a text, (·,)
 
 
-class Documents(Protocol):
-    """What the browser asks for: documents by task, and the embeddings of further texts."""
+def neighbourhoods_of(run: Run) -> Neighbourhoods:
+    """Return the student beside the structural teacher in both forms and the Paragraph Vectors.
 
-    @property
-    def tasks(self) -> Sequence[str]: ...
-
-    def pool(self, task: str, /) -> Pool: ...
-
-    def embed(self, text: str, /) -> Mapping[str, np.ndarray]:
-        """The embedding (·,) of a text by each model."""
-
-
-class Neighbourhoods:
-    """The tasks of a profile as pools, each built at the first use, and models for further texts.
-
-    models: by their names in figures, the model of the run first.
+    The documents of a task are the first `POOL` of its test split, queries first, as they were
+    scored; each task is read at the first use. The first further text loads the models.
     """
+    models = [run.model]
+    models += [model for model in run.references if model.identity[:2] in BESIDE]
+    names = short_names(run)
 
-    def __init__(self, run: Run, models: Mapping[str, Model]) -> None:
-        self.run = run
-        self.models = dict(models)
-        self.tasks = list(run.profile.evaluation.tasks)
-        self.pool = cache(self._pool)
-
-    def _pool(self, task: str) -> Pool:
-        """The first `POOL` texts of the test split, queries first, as they were scored."""
-        data = self.run.scorer.task(task).splits["test"]
+    def pool(task: str) -> Pool:
+        data = run.scorer.task(task).splits["test"]
         text_of = documents_of(task, data)
         queries = [data.ids[row] for row in data.queries] if isinstance(data, Ranking) else []
         ids = list(dict.fromkeys([*queries, *text_of]))[:POOL]
         documents = {id: text_of[id] for id in ids}
         texts = list(documents.values())
-        spaces = {}
-        for label, model in self.models.items():
-            spaces[label] = model.embed(texts)
-        lengths = self.run.teachers.structural.count_tokens(texts)
-        names = names_of(documents)
-        return Pool(texts, np.asarray(lengths), spaces, names, judge_of(data, ids))
+        spaces = {names[model.label]: unit(model.embed(texts)) for model in models}
+        lengths = np.asarray(run.teachers.structural.count_tokens(texts))
+        return Pool(texts, lengths, spaces, names_of(documents), judge_of(data, ids))
 
-    def embed(self, text: str) -> dict[str, np.ndarray]:
-        """The embedding (·,) of a text by each model.
+    def embed(text: str) -> Embeddings:
+        return {names[model.label]: model.embed([text])[0] for model in models}
 
-        Models are loaded once; embeddings are not stored.
-        """
-        return {label: model.of_any_text.embed([text])[0] for label, model in self.models.items()}
-
-
-def neighbourhoods_of(run: Run) -> Neighbourhoods:
-    """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
-    # Embeddings of texts that are written are not stored, as the models' own `embed` would do with
-    # the parts of a teacher.
-    teachers = run.teachers
-    models = [run.model]
-    for model in run.references:
-        if model.form != Form.SAVED:
-            continue
-        if model.kind == Kind.SBERT_TRUNCATED:
-            models.append(model)
-        if model.kind == Kind.SBERT_CHUNKS:
-            models.append(model.embedding_by(teachers.sbert("chunks").embed))
-        if model.kind == Kind.PV:
-            models.append(model.embedding_by(teachers.contextual("PV").embed))
-    names = short_names(models, run.label)
-    return Neighbourhoods(run, {names[model.label]: model for model in models})
+    return Neighbourhoods(list(run.profile.evaluation.tasks), cache(pool), cache(embed))
 
 
 def names_of(documents: Mapping[str, str]) -> list[str]:
-    """Their ids or, of documents without ids of their own, how their texts begin; all different.
+    """Return ids or, of documents without ids of their own, how they begin; all different.
 
     documents: texts by id.
     """
@@ -211,118 +122,114 @@ def names_of(documents: Mapping[str, str]) -> list[str]:
     for id, text in documents.items():
         name = id
         if id == ids_of_texts([text])[0]:
-            name = short(" ".join(text[: 8 * NAME].split()), NAME)
+            name = shorten(text[: 8 * NAME], NAME, placeholder=" …")
         names[f"{name} ({len(names) + 1})" if name in names else name] = id
     return list(names)
 
 
 def judge_of(data: Labelled | LabelledPairs | Ranking, ids: Sequence[str]) -> Judge:
-    """What a split says of neighbours: equal labels, the label of a pair, or whether relevant.
+    """Return what a split says of neighbours: equal labels, the label of a pair, or relevance.
 
     ids: of the rows that are judged.
     """
+    label_of: dict[str, str] = {}
+    said: dict[tuple[str, str], str] = {}  # of a document and its neighbour
+    queries: set[str] = set()
     if isinstance(data, Labelled):
         label_of = dict(zip(data.ids, map(str, data.labels), strict=True))
+    elif isinstance(data, LabelledPairs):
+        for first, second, label in zip(data.first_ids, data.second_ids, data.labels, strict=True):
+            said[first, second] = f"pair: {label}"
+            said[second, first] = f"pair: {label}"
+    else:
+        queries = {data.ids[query] for query in data.queries}
+        for query, rows in zip(data.queries, data.relevant, strict=True):
+            for row in rows:
+                said[data.ids[query], data.ids[row]] = f"{RIGHT}relevant"
 
-        def by_label(query: int | None, row: int) -> Verdict:
-            label = label_of[ids[row]]
-            return Verdict(label, None if query is None else label_of[ids[query]] == label)
+    def judge(query: int | None, row: int) -> str:
+        label = label_of.get(ids[row], "")
+        if query is None:
+            return label
+        if label:
+            return (RIGHT if label_of[ids[query]] == label else WRONG) + label
+        otherwise = f"{WRONG}not relevant" if ids[query] in queries else ""
+        return said.get((ids[query], ids[row]), otherwise)
 
-        return by_label
-
-    if isinstance(data, LabelledPairs):
-        pairs = zip(data.first_ids, data.second_ids, data.labels, strict=True)
-        label_of_pair = {frozenset((first, second)): label for first, second, label in pairs}
-
-        def by_pair(query: int | None, row: int) -> Verdict:
-            pair = frozenset() if query is None else frozenset((ids[query], ids[row]))
-            label = label_of_pair.get(pair)
-            return Verdict("" if label is None else f"pair: {label}")
-
-        return by_pair
-
-    relevant: dict[str, set[str]] = {}
-    for query, rows in zip(data.queries, data.relevant, strict=True):
-        relevant.setdefault(data.ids[query], set()).update(data.ids[row] for row in rows)
-
-    def by_relevance(query: int | None, row: int) -> Verdict:
-        if query is None or ids[query] not in relevant:
-            return Verdict("")
-        right = ids[row] in relevant[ids[query]]
-        return Verdict("relevant" if right else "not relevant", right)
-
-    return by_relevance
+    return judge
 
 
-def neighbour_browser(neighbourhoods: Documents) -> Explorer:
+def neighbour_browser(neighbourhoods: Neighbourhoods) -> ipywidgets.VBox | None:
     """Compare the neighbours of a document by model, and see whether they are right.
 
-    Choose a document of a task (`find` filters by words), or write a text. The
-    first text that is written loads models, which takes seconds.
+    Choose a document of a task (`find` filters by words), or write a text. The first text that is
+    written loads models, which takes seconds.
     """
-    embed = cache(neighbourhoods.embed)
-
-    def answer(task: str, words: str, row: int | None, k: int, text: str) -> Answer:
-        pool = neighbourhoods.pool(task)
-        if text.strip():
-            row = None
-            head = "<b>your text</b> (find and document wait until it is deleted)"
-            query: int | Mapping[str, np.ndarray] = embed(text)
-        elif row is None:
-            problem = f"no document of {task} contains “{words}”; search for other words"
-            return Answer(html.message(problem))
-        else:
-            head = f"<b>{escape(pool.names[row])}</b>, {_about(pool, None, row)}"
-            text = pool.texts[row]
-            query = row
-        box = f'<p class="docemb-query" tabindex="-1">{head}</p>{html.document("", text)}'
-        return Answer(box + _table(pool, pool.neighbours(query, k), row, text))
-
+    wide = {"width": "98%"}
     tasks = neighbourhoods.tasks
-    controls = {
-        "task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
-        "find": text_field("words of a document, then the return key"),
-        "document": dependent_choice(
-            lambda settings: neighbourhoods.pool(settings["task"]).find(settings["find"]), 0
-        ),
-        "neighbours": slider(1, RANKS, 1, 5),
-        "your text": text_field("any text; empty: the document above", lines=3),
-    }
-    return Explorer(controls, answer)
+    find = ipywidgets.Text(continuous_update=False)
+    document = ipywidgets.Dropdown(layout=wide)
+    task_menu = ipywidgets.Dropdown(options=tasks)
 
+    def offer(_: object = None) -> None:
+        found = neighbourhoods.pool(task_menu.value).find(find.value)
+        document.options = list(found.items())
+        document.index = 0 if found else None
 
-def _about(pool: Pool, query: int | None, row: int) -> str:
-    """The tokens of a document and, in words and colour, whether it is right for the query."""
-    verdict = pool.judge(query, row)
-    sign, name, colour = LOOKS[verdict.right]
-    shade = f"background: rgba({colour}, 0.35); padding: 0 4px; border-radius: 3px;"
-    text = f'<span class="docemb-{name}" style="{shade}">{sign}{escape(verdict.text)}</span> '
-    return f"{text if verdict.text else ''}{pool.lengths[row]:,} tokens"
+    offer()
+    for control in (task_menu, find):
+        control.observe(offer, names="value")
 
+    def answer(
+        task: str, find: str, document: int | None, neighbours: int, text: str
+    ) -> Iterable[Any]:
+        pool = neighbourhoods.pool(task)
+        query: int | Embeddings
+        if text.strip():
+            document = None
+            head = "your text, instead of a document"
+            query = neighbourhoods.embed(text)
+        elif document is None:
+            raise InputError(f"no document of {task} contains “{find}”; search for other words")
+        else:
+            text = pool.texts[document]
+            head = f"{pool.names[document]}, {_about(pool, None, document)}"
+            query = document
+        shown = escape(f"{head}\n\n{text[:LONGEST]}{' …' if len(text) > LONGEST else ''}")
+        table = _table(pool, pool.neighbours(query, neighbours), document)
+        return HTML(f'<div style="{BOX}">{shown}</div>'), table
 
-def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None, text: str) -> str:
-    """The nearest documents of a text in a column per model and a row per rank.
-
-    Those that are also neighbours in the student's space are marked. query: the row of the text.
-    """
-    of_student = next(iter(nearest.values())).index
-    heads = "".join(f"<th>{escape(model)}</th>" for model in nearest)
-    rows = ""
-    for place in range(len(of_student)):
-        cells = ""
-        for cosines in nearest.values():
-            row = int(cosines.index[place])
-            mark = " =" if row in of_student else ""
-            name = pool.names[row]
-            words = ", ".join(pool.shared_words(text, row))
-            cells += (
-                f'<td data-row="{row}"><b>{escape(name)}</b><br>{_about(pool, query, row)}<br>'
-                f"{cosines.iloc[place]:.3f}{mark}<br><i>{escape(words)}</i></td>"
-            )
-        rows += f"<tr>{cells}</tr>"
-    note = (
-        "name; what the task says, tokens; cosine, =: neighbour in the student's space too; words "
-        "that both share"
+    return explore(
+        answer,
+        task=task_menu,
+        find=find,
+        document=document,
+        neighbours=ipywidgets.IntSlider(5, min=1, max=RANKS),
+        text=ipywidgets.Textarea(description="your text", continuous_update=False, layout=wide),
     )
-    table = f'<table class="docemb-neighbours"><tr>{heads}</tr>{rows}</table>'
-    return f'<div style="overflow-x: auto;">{table}</div><p>{note}</p>'
+
+
+def _about(pool: Pool, query: int | None, row: Any) -> str:
+    """Return what the task says of a document, and its tokens."""
+    return ", ".join(filter(None, [pool.judge(query, row), f"{pool.lengths[row]:,} tokens"]))
+
+
+def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None) -> Any:
+    """Return the nearest documents in a column per model; = marks those of the student's space.
+
+    query: the row of the document that they are near to.
+    """
+    of_student = set(next(iter(nearest.values())).index)
+    columns: dict[str, list[str]] = {}
+    for model, cosines in nearest.items():
+        for row, cosine in zip(cosines.index, cosines, strict=True):
+            mark = " =" if row in of_student else ""
+            cell = f"{_about(pool, query, row)}\n{pool.names[row]}\n{cosine:.3f}{mark}"
+            columns.setdefault(model, []).append(cell)
+
+    def colour(cell: Any) -> str:
+        return f"background: {COLOURS.get(cell[:2], 'none')}"
+
+    look = {"white-space": "pre-wrap", "text-align": "left", "vertical-align": "top"}
+    style = pd.DataFrame(columns).style.hide().format(escape="html")
+    return style.set_properties(None, **look).map(colour)

@@ -22,15 +22,7 @@ from conftest import TEXTS
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 NO_BROWSER = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
@@ -51,6 +43,13 @@ class Lab:
         request = urllib.request.Request(self.url(f"api/{path}"), data, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or "null")
+
+    def answers(self) -> bool:
+        try:
+            self.api("status")
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        return True
 
 
 class OpenNotebook:
@@ -91,25 +90,18 @@ class OpenNotebook:
         }"""
         return str(self.page.evaluate(run, code))
 
-    def content(self) -> dict[str, Any]:
-        shown = "() => JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON())"
-        return dict(json.loads(self.page.evaluate(shown)))
+    def cells(self) -> list[dict[str, Any]]:
+        """The code cells with their outputs."""
+        shown = "() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells"
+        return [cell for cell in self.page.evaluate(shown) if cell["cell_type"] == "code"]
 
     def use_theme(self, name: str) -> None:
         self.command("apputils:change-theme", theme=name)
         self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
 
-    def control(self, description: str) -> Any:
-        """The control with this label."""
-        return self.page.locator(
-            f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))'
-        )
-
     def choose(self, description: str, label: str) -> None:
-        self.control(description).locator("select").select_option(label=label)
-
-    def press(self, description: str, key: str, *, handle: int = 0) -> None:
-        self.control(description).locator(".noUi-handle").nth(handle).press(key)
+        control = f'.widget-inline-hbox:has(> label:text-is("{description}"))'
+        self.page.locator(f"{SHOWN} {control} select").select_option(label=label)
 
     def shows(self, selector: str, text: str) -> None:
         """Wait until the first matching element has this text."""
@@ -131,28 +123,7 @@ class OpenNotebook:
     def figures(self) -> list[bytes]:
         """A picture of each figure as the page shows it, as PNG."""
         shown = self.page.locator(f"{SHOWN} .jp-OutputArea-output img").all()
-        size = self.page.viewport_size
-        # The page is made so high that no figure is cut off.
-        tallest = max((figure.bounding_box()["height"] for figure in shown), default=0)
-        self.page.set_viewport_size(
-            {"width": size["width"], "height": max(size["height"], int(tallest) + 200)}
-        )
-        pictures = [figure.screenshot(animations="disabled") for figure in shown]
-        self.page.set_viewport_size(size)
-        return pictures
-
-    def labels(self) -> list[str]:
-        """The labels of all controls, from top to bottom."""
-        fields = ".widget-inline-hbox:visible:has(select, input, textarea, .noUi-handle)"
-        return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
-
-    def focused(self) -> str:
-        """The label of the control that has the keyboard, "" elsewhere."""
-        label = """() => {
-            const box = document.activeElement.closest('.widget-inline-hbox');
-            return box?.querySelector('.widget-label')?.innerText ?? '';
-        }"""
-        return str(self.page.evaluate(label))
+        return [figure.screenshot(animations="disabled") for figure in shown]
 
 
 @pytest.fixture(scope="module")
@@ -166,22 +137,18 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
     root = Path(shutil.copytree(whole_run[0], home / "workspace", symlinks=True))
     shutil.copy(TEXTS / "small.yaml", root / "params" / "tiny.yaml")
     for name, values in SETTINGS.items():
-        file = home / "user-settings" / f"{name}.jupyterlab-settings"
+        file = home / "config" / "lab" / "user-settings" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         served = Lab(root, free.getsockname()[1])
-    folders = {
-        "JUPYTER_CONFIG_DIR": "config",
-        "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "runtime",
-    }
-    environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
+    environment = {**os.environ}
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        environment[f"JUPYTER_{name}_DIR"] = str(home / name.lower())
     environment.pop("MPLBACKEND", None)  # notebooks use the inline backend
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]]
-    )  # overlaps
+    tests = Path(__file__).parents[1]  # for overlaps
+    environment["PYTHONPATH"] = f"{tests}{os.pathsep}{environment['PYTHONPATH']}"
     command = [
         sys.executable,
         "-m",
@@ -190,11 +157,8 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
         "--ip=127.0.0.1",
         f"--port={served.port}",
         "--allow-root",
-        "--ServerApp.port_retries=0",
         f"--IdentityProvider.token={served.token}",
         f"--ServerApp.root_dir={root}",
-        f"--LabApp.user_settings_dir={home / 'user-settings'}",
-        f"--LabApp.workspaces_dir={home / 'workspaces'}",
         "--LabApp.expose_app_in_browser=True",
         "--LabApp.extension_manager=readonly",
     ]
@@ -204,17 +168,9 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
             command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT
         )
     try:
-        for _ in range(240):
-            try:
-                served.api("status")
-                break
-            except (urllib.error.URLError, ConnectionError):
-                assert server.poll() is None, log.read_text(encoding="utf-8")
-                time.sleep(0.25)
-        else:
-            raise TimeoutError(
-                f"JupyterLab did not answer within a minute: {log.read_text(encoding='utf-8')}"
-            )
+        while not served.answers():
+            assert server.poll() is None, log.read_text(encoding="utf-8")
+            time.sleep(0.25)
         yield served
     finally:
         server.terminate()
@@ -233,7 +189,7 @@ def browser(lab, tmp_path_factory) -> Iterator[Any]:
         options = {
             "headless": True,
             "args": list(FLAGS),
-            "viewport": {"width": 1280, "height": 900},
+            "viewport": {"width": 1280, "height": 2000},  # no figure is cut off
         }
         folder = str(tmp_path_factory.mktemp("browser"))
         yield driver.chromium.launch_persistent_context(folder, executable_path=CHROMIUM, **options)

@@ -2,7 +2,7 @@
 
 import matplotlib.pyplot as plt
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.container import ErrorbarContainer
 
 from docemb_lib.figures import use_style
 
@@ -27,5 +27,12 @@ def names_of():
 
 
 @pytest.fixture
-def colour_of():
-    return lambda patch: to_hex(patch.get_facecolor()).upper()
+def intervals_of():
+    """The points of all error bars of axes, and the ends of their bars."""
+
+    def read(ax):
+        bars = [each for each in ax.containers if isinstance(each, ErrorbarContainer)]
+        segments = [bar[2][0].get_segments() for bar in bars]
+        return [bar[0] for bar in bars], [end for ends in segments for end in ends]
+
+    return read

@@ -3,51 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PathCollection
-from matplotlib.container import ErrorbarContainer
 
 from docemb_lib import figures
+from docemb_lib.evaluation.scoreboard import best_means
 from docemb_lib.figures import PALETTE
 from docemb_lib.thesis.values import published
-
-
-def marks(ax, marker):
-    points = [line.get_xydata() for line in ax.lines if line.get_marker() == marker]
-    return np.concatenate(points) if points else np.empty((0, 2))
-
-
-def spans(ax):
-    bars = [
-        container[2][0] for container in ax.containers if isinstance(container, ErrorbarContainer)
-    ]
-    return [segment for lines in bars for segment in lines.get_segments()]
-
-
-def tidy(scores, **columns):
-    """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
-    frame = pd.DataFrame(
-        [
-            {
-                "model": model,
-                "task": task,
-                "metric": "map" if task == "find" else "accuracy",
-                "seed": seed,
-                "value": value,
-            }
-            for model, tasks in scores.items()
-            for task, values in tasks.items()
-            for seed, value in enumerate(values)
-        ]
-    )
-    return frame.assign(
-        **{name: frame["model"].map(by_model) for name, by_model in columns.items()}
-    )
 
 
 @pytest.mark.parametrize(
     ("columns", "parts"),
     [
-        ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]),
+        ({"loss": 3.0, "structural": 1.0, "sdl": 2.0}, ["loss", "structural", "sdl"]),
         ({"loss": 3.0, "structural": 3.0}, ["loss"]),
     ],
 )
@@ -55,12 +21,7 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
     ax, names_of, columns, parts
 ):
     train = pd.DataFrame({"step": [1, 2], **columns})
-    further = {
-        "spread": 0.5,
-        "norm": 9.0,
-        "epoch": 0.0,
-        "contextual": columns.get("contextual", 0.0),
-    }
+    further = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": 0.0}
     figures.plot_history(train, train.assign(**further), ax=ax)
     assert names_of(ax.get_legend()) == parts
     validation = [line for line in ax.lines if line.get_marker() == "o"]
@@ -68,297 +29,173 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
     assert len({line.get_color() for line in validation}) == len(parts)
 
 
+ROWS = [
+    ("SBERT", "sbert-chunks", "sort", "accuracy", 0, 0.8),
+    ("SBERT", "sbert-chunks", "find", "map", 0, 0.4),
+    ("student", "student", "sort", "accuracy", 0, 0.6),
+    ("student", "student", "sort", "accuracy", 1, 0.4),
+    ("student", "student", "find", "map", 0, 0.9),
+    ("student", "student", "find", "mrr", 0, 9.0),
+]
+REACH = {"sort": 0.08, "find": 0.03}
+
+
 @pytest.fixture
-def runs():
-    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4, exactly."""
-    scores = {
-        "DM": {"sort": [0.4, 0.4], "find": [0.5]},
-        "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
-        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]},
-    }
-    group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
-    frame = tidy(
-        scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan})
-    )
-    frame["legend"] = "thesis, with other tasks or models"
-    frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
-    further = frame.iloc[:1].assign(metric="mrr", value=99.0)  # not a main metric
-    return pd.concat([frame, further], ignore_index=True)
+def scores():
+    rows = pd.DataFrame(ROWS, columns=["model", "kind", "task", "metric", "seed", "value"])
+    reach = rows["task"].map(REACH)
+    return rows.assign(low=rows["value"] - reach, high=rows["value"] + 2 * reach)
 
 
-def points_of(ax):
-    """All points of tasks, as (x, y)."""
-    clouds = [
-        collection.get_offsets()
-        for collection in ax.collections
-        if isinstance(collection, PathCollection)
-    ]
-    return {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
+def marks(ax, marker):
+    return [line.get_xydata() for line in ax.lines if line.get_marker() == marker]
 
 
-def test_runs_stand_in_the_order_of_their_normalised_means_the_best_on_top(ax, names_of, runs):
-    assert figures.plot_runs(runs, by="kind", ax=ax) is ax
-    assert names_of(ax.get_yticklabels()) == ["SBERT", "DM", "DBOW"]
-    assert ax.yaxis_inverted()
-    np.testing.assert_allclose(marks(ax, "^"), [[0.9, 0], [0.75, 1], [0.65, 2]])
-    # each task is a point
-    assert points_of(ax) == {(0.4, 2), (0.9, 2), (0.5, 1), (1.0, 1), (1.0, 0), (0.8, 0)}
-    assert not ax.patches
-
-
-def test_the_interval_of_a_mean_adds_those_of_its_tasks_in_squares(ax, names_of, runs):
-    reach = runs["task"].map({"sort": 0.08, "find": 0.03})
-    bounded = runs.assign(low=runs["value"] - reach, high=runs["value"] + 2 * reach)
-    bounded.loc[bounded["model"] == "DM", ["low", "high"]] = np.nan
-    figures.plot_runs(bounded, by="kind", ax=ax)
-    best = {"sort": 0.8, "find": 0.5}
-    expected = np.sqrt((0.08 / best["sort"]) ** 2 + (0.03 / best["find"]) ** 2) / 2
-    widths = [np.ptp(segment[:, 0]) for segment in spans(ax) if len(segment)]  # DM has none
-    np.testing.assert_allclose(widths, [3 * expected] * 2)
-    assert "mean over tasks, 95% interval" in names_of(ax.get_legend())
-
-
-@pytest.mark.parametrize("tasks", [4, 5])
-def test_a_row_has_a_box_of_its_quartiles_from_five_tasks_on(ax, tasks):
-    values = [1.0, 0.2, 0.4, 0.5, 0.9][:tasks]
-    scores = {
-        "a": {f"t{n}": [value] for n, value in enumerate(values)},
-        "b": {f"t{n}": [1.0] for n in range(tasks)},
-    }
-    frame = tidy(scores, group=pd.Series("x", list("ab")), thesis=pd.Series(np.nan, list("ab")))
-    figures.plot_runs(frame.assign(legend="thesis"), by="kind", ax=ax)
-    boxes = [patch.get_path().get_extents().intervalx for patch in ax.patches]
-    expected = [np.percentile(values, [25, 75]), [1, 1]] if tasks == 5 else np.empty((0, 2))
-    np.testing.assert_allclose(np.reshape(sorted(map(tuple, boxes)), (-1, 2)), expected)
-
-
-def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(
-    ax, names_of, colour_of, runs
+def test_a_row_is_the_mean_over_tasks_the_best_on_top_with_a_mark_per_task(
+    scores, names_of, intervals_of
 ):
-    figures.plot_runs(runs, by="kind", ax=ax)
-    points = marks(ax, "D")
-    assert points[~np.isnan(points[:, 0])].tolist() == [[0.93, 1]]
-    assert {line.get_markerfacecolor() for line in ax.lines if line.get_marker() == "D"} == {"none"}
-    names = names_of(ax.get_legend())
-    assert names == [
-        "DM",
-        "DBOW",
-        "baseline",
-        "sort",
-        "find",
-        "mean over tasks",
-        "thesis, with other tasks or models",
+    figure = figures.plot_rows(scores)
+    (ax,) = figure.axes
+    assert names_of(ax.get_yticklabels()) == ["student", "SBERT"]
+    assert ax.yaxis_inverted()
+    points, spans = intervals_of(ax)
+    np.testing.assert_allclose([point.get_xydata()[0] for point in points], [[0.7, 0], [0.6, 1]])
+    assert [point.get_color() for point in points] == [PALETTE["student"], PALETTE["structural"]]
+    assert names_of(ax.texts) == ["0.700", "0.600"]
+    assert names_of(figure.legends[0]) == ["sort", "find"]
+    np.testing.assert_allclose(marks(ax, "s")[0], [[0.5, 0], [0.8, 1]])
+    # The reaches of the tasks add in squares.
+    reach = np.hypot(*REACH.values()) / 2
+    np.testing.assert_allclose(spans[0][:, 0], [0.7 - reach, 0.7 + 2 * reach])
+
+
+def test_a_row_beside_the_thesis_has_its_mean_and_quartiles(scores, names_of):
+    by_model = {"thesis": 0.5, "thesis_q1": 0.4, "thesis_q3": 0.7}
+    of_student = scores["model"] == "student"
+    for name, value in by_model.items():
+        scores[name] = np.where(of_student, value, np.nan)
+    figure = figures.plot_rows(scores)
+    np.testing.assert_equal(marks(figure.axes[0], "D")[0], [[0.5, 0], [np.nan, 1]])
+    (first, *_) = figure.axes[0].collections[-1].get_segments()
+    assert first.tolist() == [[0.4, 0], [0.7, 0]]
+    assert names_of(figure.legends[0])[-1] == "in the thesis"
+
+
+def test_a_model_without_a_task_has_no_mean(scores, names_of):
+    figure = figures.plot_rows(scores.drop(index=1))
+    assert names_of(figure.axes[0].texts) == ["0.700", "nan"]
+
+
+def test_each_task_has_a_panel_of_the_metric_that_decides(scores, names_of):
+    figure = figures.plot_rows(scores, panel="task")
+    assert [(ax.get_title(), ax.get_xlabel()) for ax in figure.axes] == [
+        ("sort", "accuracy"),
+        ("find", "MAP"),
     ]
-    colours = [colour_of(patch) for patch in ax.get_legend().get_patches()]
-    assert colours[-1] == PALETTE["untrained"]  # of the baseline
-    assert len(set(colours)) == 3
-    ax.clear()
-    figures.plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
-    assert "thesis" not in str(names_of(ax.get_legend()))
+    assert [names_of(ax.texts) for ax in figure.axes] == [["0.800", "0.500"], ["0.900", "0.400"]]
+    assert not figure.legends
 
 
-def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax, names_of):
-    points = [(0.8, np.nan, 0.2), (0.2, np.nan, 0.1), (0.5, 256, 0.3), (np.nan, np.nan, 0.4)]
-    points = pd.DataFrame(points, columns=["lam", "max_structural_len", "value"])
-    points = points.assign(metric="accuracy", low=0.05, high=0.95, task="sort")
-    figures.plot_weighting(points, ax=ax)
-    assert names_of(ax.get_legend()) == ["plain sum, no mask", "mask 256", "no mask"]
-    lines = [line.get_xydata().round(6).tolist() for line in ax.lines if line.get_marker() == "o"]
-    assert lines == [[[0.494, 0.3]], [[0.206, 0.1], [0.806, 0.2]]]  # side by side
-    assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == [0.4]
-    np.testing.assert_allclose([span[:, 1] for span in spans(ax)], [[0.05, 0.95]] * 3)
-
-
-def test_the_share_of_a_gradient_follows_from_both_weighted_norms(ax):
-    norms = pd.DataFrame(
-        {
-            "objective": ["cosine", "cosine", "alone"],
-            "at": ["embeddings", "encoder", "embeddings"],
-            "structural": [3.0, 1.0, 2.0],
-            "contextual": [1.0, 1.0, 0.0],
-        }
+def test_groups_have_colours_of_their_own_and_baselines_are_grey(scores, names_of, intervals_of):
+    scores["group"] = scores["model"].replace("SBERT", "baseline")
+    figure = figures.plot_runs(scores, by="loss")
+    points, _ = intervals_of(figure.axes[0])
+    assert [point.get_color() for point in points] == ["#0072B2", PALETTE["untrained"]]
+    np.testing.assert_allclose(
+        [point.get_xdata()[0] for point in points], [(0.5 / 0.8 + 1) / 2, (1 + 0.4 / 0.9) / 2]
     )
-    figures.plot_gradient_shares(norms, lam=0.5, ax=ax)
-    larger, equal, alone, diagonal, mark = ax.lines
-    at_half = [np.interp(0.5, *line.get_data()) for line in (larger, equal, alone, diagonal)]
-    np.testing.assert_allclose(at_half, [3 / 4, 1 / 2, 1, 1 / 2], atol=1e-4)
-    np.testing.assert_allclose(np.interp(0.2, *larger.get_data()), 0.6 / 1.4, atol=1e-3)
-    assert larger.get_color() == equal.get_color() != alone.get_color()
-    assert larger.get_linestyle() == alone.get_linestyle() != equal.get_linestyle()
-    assert list(mark.get_xdata()) == [0.5, 0.5]
+    assert names_of(figure.legends[0]) == ["sort", "find", "student", "baseline"]
+    assert figure.legends[0].get_title().get_text() == "loss"
 
 
-def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_of):
-    rows = [
-        ("TF-IDF", "accuracy", 0.5, 0.4, 0.55),
-        ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
-        ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1),
-    ]
-    intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"])
-    kinds = ["tf-idf", "sbert-truncated", "tf-idf"]
-    intervals = intervals.assign(task="halves", kind=kinds, thesis=[0.6, np.nan, 0])
-    figures.plot_task(intervals, task="halves", ax=ax)
-    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.8, 0.5])
-    assert [text.get_text() for text in ax.texts] == ["0.800", "0.500"]
-    assert colour_of(ax.patches[0]) == PALETTE["structural"]
-    np.testing.assert_allclose([span[:, 0] for span in spans(ax)], [[0.7, 0.9], [0.4, 0.55]])
-    np.testing.assert_equal(marks(ax, "D"), [[np.nan, 0], [0.6, 1]])
+def test_long_names_take_a_third_of_the_width(scores):
+    scores["model"] = scores["model"] + ", max-margin, MSE, γ 1, S:384(ReLU)x512(ReLU)x384, C:384"
+    figure = figures.plot_rows(scores)
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    assert ax.get_position().x0 < 0.37
+    heights = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert heights[0].y0 > heights[1].y1
 
 
-def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
+def test_differences_are_filled_where_the_test_shows_them(names_of, intervals_of):
     rows = [
         ("student", "SBERT", -0.1, -0.2, -0.05, "worse"),
         ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
         ("student", "other", 9, 9, 9, "better"),
     ]
-    comparison = pd.DataFrame(
-        rows, columns=["model", "reference", "difference", "low", "high", "verdict"]
-    )
+    columns = ["model", "reference", "difference", "low", "high", "verdict"]
+    comparison = pd.DataFrame(rows, columns=columns)
     comparison = comparison.assign(task="find", metric="map", kind=["student", "tf-idf", "student"])
-    assert figures.plot_differences(comparison, task="find", reference="SBERT", ax=ax) is ax
+    (ax,) = figures.plot_differences(comparison, reference="SBERT").axes
     assert names_of(ax.get_yticklabels()) == ["TF-IDF", "student"]
-    points = [line for line in ax.lines if line.get_marker() == "o"]
-    assert [line.get_xdata()[0] for line in points] == [0.02, -0.1]
-    assert [line.get_markerfacecolor() for line in points] == ["none", PALETTE["student"]]
-    intervals = [
-        list(line.get_xdata())
-        for line in ax.lines
-        if line not in points and np.ptp(line.get_xdata()) > 0
-    ]
-    assert intervals == [[-0.1, 0.1], [-0.2, -0.05]]
-    assert ax.get_xlabel().startswith("MAP, minus that of SBERT")
-    assert ax.yaxis_inverted()
+    points, spans = intervals_of(ax)
+    assert [point.get_markerfacecolor() for point in points] == ["none", PALETTE["student"]]
+    np.testing.assert_allclose([span[:, 0] for span in spans], [[-0.1, 0.1], [-0.2, -0.05]])
+    assert ax.get_xlabel() == "MAP, minus that of SBERT"
 
 
-def test_length_has_a_line_with_intervals_per_model_side_by_side(ax, names_of):
+def test_lines_have_intervals_side_by_side_and_the_colour_of_their_kind(ax, names_of, intervals_of):
     rows = [
-        (model, bucket, n, level + n / 100, level, level + 0.5)
-        for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
+        (model, bucket, level + n / 100, level, level + 0.5)
+        for model, level in (("SBERT-256", 0.1), ("SBERT-chunks", 0.2))
         for bucket, n in (("1-256", 40), ("> 256", 10))
     ]
-    by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
-    by_length["kind"] = ["sbert-truncated"] * 2 + ["sbert-chunks"] * 2
-    figures.plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
-    lines = [container[0] for container in ax.containers]
+    by_length = pd.DataFrame(rows, columns=["model", "bucket", "value", "low", "high"])
+    figures.plot_lines(by_length.assign(metric="map", kind="sbert-chunks"), x="bucket", ax=ax)
+    lines, spans = intervals_of(ax)
     assert [line.get_ydata().tolist() for line in lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
-    assert (
-        len({line.get_linestyle() for line in lines}) == 2
-    )  # two models of one kind, so of one colour
-    assert len({line.get_color() for line in lines}) == 1
-    np.testing.assert_allclose(
-        [low for low, _ in spans(ax)], [(-0.05, 0.1), (0.95, 0.1), (0.05, 0.2), (1.05, 0.2)]
-    )
-    assert names_of(ax.get_xticklabels()) == ["1-256\n(40)", "> 256\n(10)"]
-    assert ax.get_xlabel().endswith("(examples)")
-
-
-def test_reading_has_a_line_with_intervals_per_model_over_the_document(ax):
-    rows = []
-    for model, level in (("SBERT truncated", 0.5), ("SBERT over chunks", 0.8)):
-        for position in (0.25, 0.75):
-            rows.append((model, position, level - position / 5, 0.3, 0.9))
-    readings = pd.DataFrame(rows, columns=["model", "position", "value", "low", "high"])
-    figures.plot_by_position(readings.assign(kind="sbert-truncated", metric="mrr"), ax=ax)
-    lines = [container[0] for container in ax.containers]
-    values = [line.get_ydata().tolist() for line in lines]
-    assert values == [pytest.approx([0.45, 0.35]), pytest.approx([0.75, 0.65])]
-    np.testing.assert_allclose([*lines[0].get_xdata()], [0.245, 0.745])
-
-
-def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
-    rows = [
-        (model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
-        for model, value in (("one", 0.2), ("two", 0.5))
-        for number in (5, 10)
-        for draw in (0, 1)
-        for metric in ("accuracy", "f1_macro")
-    ]
-    scores = pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"])
-    figures.plot_few_shot(scores.assign(kind="student"), ax=ax)
-    band = ax.collections[0].get_paths()[0].vertices[:, 1]
-    deviation = 0.1 / np.sqrt(2)  # of two draws .1 apart
-    np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
-    lines = [line for line in ax.lines if len(line.get_xdata())]  # seaborn adds some for its legend
-    assert [list(line.get_xdata()) for line in lines] == [[5, 10]] * 2
-    np.testing.assert_allclose([line.get_ydata() for line in lines], [[0.3, 0.35], [0.6, 0.65]])
-    assert ax.get_ylabel() == "macro-F1"
-    assert list(ax.get_xticks()) == [5, 10]
+    assert len({line.get_linestyle() for line in lines}) == 2
+    assert {line.get_color() for line in lines} == {PALETTE["structural"]}
+    lows = [(-0.04, 0.1), (0.96, 0.1), (0.04, 0.2), (1.04, 0.2)]
+    np.testing.assert_allclose([low for low, _ in spans], lows)
+    assert names_of(ax.get_xticklabels()) == ["1-256", "> 256"]
 
 
 @pytest.fixture(scope="module")
 def table_5_7():
     """Table 5.7 as if docemb had measured it: the published numbers as values and as thesis."""
     table = published("table_5_7")
-    rounds = [
-        table[table["round"].isin([name]) | table["round"].isna()].assign(round=name)
-        for name in ("1k", "10k", "all")
-    ]
+    rounds = []
+    for name in ("1k", "10k", "all"):
+        rows = table[table["round"].isin([name]) | table["round"].isna()]
+        rounds.append(rows.assign(round=name))
     rows = pd.concat(rounds, ignore_index=True)
-    rows["kind"] = "student"
-    return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
+    return rows.assign(kind="student", low=rows["value"] - 0.01, high=rows["value"] + 0.02)
 
 
-def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
-    """Orders and means as read off the thesis' figure."""
-    figures.plot_rounds(table_5_7, ax=ax)
-    rows = names_of(ax.get_yticklabels())
-    assert rows[:3] == ["only-MSE;1k", "MSE-contextual;1k", "cosine-masked;1k"]
-    means = dict(zip(rows, marks(ax, "^")[:, 0], strict=True))
-    expected = {
-        "DM;1k": 0.6115,
-        "only-MSE;1k": 0.7878,
-        "only-MSE;10k": 0.9067,
-        "Longformer;10k": 0.7884,
-        "SBERT;all": 0.969,
-    }
-    assert {row: means[row] for row in expected} == pytest.approx(expected, abs=4e-4)
-    np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
-
-
-RANKED = {  # orders as printed, the best first
-    "map": ["only-MSE", "SBERT", "MSE-contextual", "cosine-masked", "PV", "Longformer", "DM"],
-    "mrr": ["cosine-masked", "only-MSE", "MSE-contextual", "SBERT", "PV", "Longformer", "DM"],
+MEANS = {
+    "1k": {"only-MSE": 0.7878, "DM": 0.6115},
+    "10k": {"only-MSE": 0.9067, "Longformer": 0.7884},
+    "all": {"SBERT": 0.969},
 }
 
 
-def test_retrieval_is_one_picture_of_both_metrics_in_the_order_of_the_means(
-    ax, names_of, table_5_7
-):
-    assert figures.plot_retrieval(table_5_7, ax=ax) is ax
-    assert names_of(ax.get_yticklabels()) == [*RANKED["map"], *RANKED["mrr"]]
-    assert ax.yaxis_inverted()
-    assert names_of(ax.texts) == ["MAP", "MRR"]
-    widths = [bar.get_width() for bar in ax.patches]
-    best = {0: (0.198 + 0.145) / 2, 7: (0.4284 + 0.4051) / 2}
-    assert {place: widths[place] for place in best} == pytest.approx(best)
-    np.testing.assert_allclose(marks(ax, "D")[:, 0], widths)
+def test_rounds_are_those_of_figure_5_3(table_5_7, names_of):
+    """Orders and means as read off the thesis' figure."""
+    accuracy = table_5_7[table_5_7["metric"] == "accuracy"]
+    best = best_means(accuracy, over_rounds=True)
+    relative = accuracy.assign(thesis=accuracy["value"] / best)
+    figure = figures.plot_runs(relative, panel="round", hue=None)
+    first = names_of(figure.axes[0].get_yticklabels())
+    assert first[:3] == ["only-MSE", "MSE-contextual", "cosine-masked"]
+    for ax in figure.axes:
+        rows = names_of(ax.get_yticklabels())
+        means = dict(zip(rows, marks(ax, "D")[0][:, 0], strict=True))
+        expected = MEANS[ax.get_title()]
+        assert {row: means[row] for row in expected} == pytest.approx(expected, abs=4e-4)
+        shown = [float(text) for text in names_of(ax.texts)]
+        assert shown == pytest.approx([*means.values()], abs=6e-4)
 
 
-@pytest.fixture
-def losses():
-    rows = []
-    for loss, value, spread in (("soft-cca", 0.2, 0.0003), ("infonce", 0.6, 0.79)):
-        for task, metric, more in (
-            ("find", "map", 0.1),
-            ("sort", "accuracy", 0),
-            ("find", "mrr", 9),
-        ):
-            collapsed = int(spread < 0.01)
-            rows.append((loss, task, metric, value + more, spread, 0.22, collapsed))
-    names = ["loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
-    return pd.DataFrame(rows, columns=names)
+RANKED = {  # orders as printed, the best first
+    "MAP": ["only-MSE", "SBERT", "MSE-contextual", "cosine-masked", "PV", "Longformer", "DM"],
+    "MRR": ["cosine-masked", "only-MSE", "MSE-contextual", "SBERT", "PV", "Longformer", "DM"],
+}
 
 
-def test_contextual_losses_stand_beside_their_spread(ax, names_of, losses):
-    assert figures.plot_contextual_losses(losses, ax=ax) is ax
-    assert names_of(ax.get_yticklabels()) == ["infonce", "soft-cca"]
-    np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.25, 1]])
-    texts = {text.get_text(): text.xy[1] for text in ax.texts}
-    assert texts == {"spread 0.0003, collapsed": 1, "spread 0.79": 0}
-
-
-def test_correlations_of_views_and_embeddings_are_lines(ax, names_of):
-    validation = pd.DataFrame({"step": [0, 5], "cca": [0.1, 0.7], "cca_embeddings": [0.2, 0.3]})
-    figures.plot_correlations(validation, ax=ax)
-    assert names_of(ax.get_legend()) == ["views", "embeddings"]
-    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 0.7], [0.2, 0.3]]
+def test_retrieval_has_a_panel_per_metric_in_the_order_of_the_means(names_of, table_5_7):
+    rows = table_5_7[table_5_7["metric"].isin(["map", "mrr"])]
+    figure = figures.plot_rows(rows.drop_duplicates(["model", "task", "metric"]), panel="metric")
+    shown = {ax.get_xlabel(): names_of(ax.get_yticklabels()) for ax in figure.axes}
+    assert shown == RANKED

@@ -296,8 +296,8 @@ def test_students_that_differ_beyond_projections_have_short_labels(make_run):
     runs = [make_run(**both, documents=30), make_run(**both, documents=40), make_run(seed=1)]
     named = short_labels({run.label: run for run in runs})
     first, second, third = (named[run.label] for run in runs)
-    assert first == "cosine;no-weighting;PV;30 docs"
-    assert second == "cosine;no-weighting;PV;40 docs"
+    assert first == "S+PV;30 docs"
+    assert second == "S+PV;40 docs"
     assert third.endswith("docs;seed 1")
     assert all("S:" not in name for name in named.values())
 

@@ -1,66 +1,69 @@
 """Explorers as a person moves them, and what they then show."""
 
-import re
+from types import SimpleNamespace
 
 import ipywidgets
-import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
-from datasets import Dataset
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from docemb_lib.widgets import explorer
 
 
 @pytest.fixture(autouse=True)
-def close_widgets():
+def shell():
+    InteractiveShell.instance()
     yield
+    InteractiveShell.clear_instance()
     ipywidgets.Widget.close_all()
 
 
-@pytest.fixture
-def numbers():
-    return lambda html, name: re.findall(rf'class="docemb-{name}"[^>]*>([^<]*)<', html)
-
-
-@pytest.fixture
-def tables():
-    """The tables of an answer, by name, as frames of texts."""
-
-    def read(html):
-        frames = {}
-        for table in BeautifulSoup(html, "html.parser").find_all("table"):
-            heads, *rows = (
-                [cell.get_text() for cell in row.find_all(["th", "td"])]
-                for row in table.find_all("tr")
-            )
-            frames[table["class"][-1].removeprefix("docemb-")] = pd.DataFrame(rows, columns=heads)
-        return frames
-
-    return read
-
-
-@pytest.fixture
-def moved():
-    def move(explorer, **settings):
-        if not explorer.widgets:
-            explorer.live()
-        for name, value in settings.items():
-            explorer.widgets[name].value = value
-        return explorer._text.value
-
-    return move
-
-
-@pytest.fixture
-def hostile():
-    return '<script>alert(1)</script><img src=x onerror="alert(1)">'
-
-
-@pytest.fixture
-def split_of():
-    return lambda texts: Dataset.from_dict(
-        {
-            "id": [f"d{row}" for row in range(len(texts))],
-            "text": texts,
-            "source": ["s"] * len(texts),
-            "n_structural_tokens": range(len(texts)),
-        }
+def shown(captured):
+    """What the last answer has displayed: HTML, printed text, and the number of pictures."""
+    data = [output.data for output in captured.outputs]
+    html = "".join(each.get("text/html", "") for each in data)
+    pictures = sum("image/png" in each for each in data)
+    return SimpleNamespace(
+        html=html,
+        printed=captured.stdout,
+        pictures=pictures,
+        page=BeautifulSoup(html, "html.parser"),
     )
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Open an explorer as in JupyterLab; returns what moves its controls and shows the answer."""
+    monkeypatch.setattr(explorer, "live_cell", lambda: "cell")
+
+    def open_it(function, *arguments, **options):
+        with capture_output() as captured:
+            box = function(*arguments, **options)
+        controls = {control.description: control for control in box.children[:-1]}
+
+        def move(**values):
+            answer = shown(captured)
+            for name, value in values.items():
+                if controls[name].value != value:
+                    with capture_output() as moved:
+                        controls[name].value = value
+                    answer = shown(moved)
+            return answer
+
+        move.controls = controls
+        return move
+
+    return open_it
+
+
+@pytest.fixture
+def static():
+    """The answer that stands in an executed notebook."""
+
+    def show(function, *arguments, **options):
+        with capture_output() as captured:
+            assert function(*arguments, **options) is None
+        return shown(captured)
+
+    return show

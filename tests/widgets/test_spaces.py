@@ -7,187 +7,137 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from datasets import Dataset
 from torch import nn
 
 from docemb_lib import widgets
-from docemb_lib.evaluation.probes import (
-    measure_distances,
-    principal_plane,
-    separation,
-    tidy_distances,
-)
+from docemb_lib.evaluation.probes import measure_distances, principal_plane, tidy_distances
 from docemb_lib.losses import Objective, Projection, Teaching
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.widgets import spaces
-from docemb_lib.widgets.spaces import Spaces, StudentDistances, distances_to_teacher, project
+from docemb_lib.widgets.spaces import Spaces
 
 
-def test_students_are_measured_on_the_same_documents_and_negatives(workspace_root, split_of):
-    rng = np.random.default_rng(0)
-    teacher = rng.standard_normal((7, 4))
-    tables = {name: rng.standard_normal((7, 4)).astype(np.float32) for name in "ab"}
-    texts = [f"text {row}" for row in range(7)]
-    run = SimpleNamespace(
-        corpus=SimpleNamespace(split=lambda name: split_of(texts)),
-        teachers=SimpleNamespace(
-            structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]
-        ),
-        label="b",
-    )
-
-    def model(name):
-        def embed(asked):
-            return tables[name][[texts.index(text) for text in asked]]
-
-        return Model(Identity(Kind.STUDENT, name=name), Embedder(name, name, embed))
-
-    distances = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
-    assert list(distances.measured["cosine"]) == ["a", "this student: b"]
-    assert distances.lengths.tolist() == list(range(7))
-    for distance in ("cosine", "mse"):
-        expected = pd.concat(
-            tidy_distances(
-                measure_distances(tables[name], teacher, distance=distance, negatives=3)
-            ).assign(model=label)
-            for name, label in zip("ab", distances.measured["cosine"], strict=True)
-        )
-        actual = distances.tidy().query("distance == @distance").drop(columns="distance")
-        pd.testing.assert_frame_equal(
-            actual.reset_index(drop=True), expected.reset_index(drop=True)
-        )
+def split_of(texts):
+    columns = {"source": ["s"] * len(texts), "n_structural_tokens": range(len(texts))}
+    return Dataset.from_dict({"text": texts, **columns})
 
 
 @pytest.fixture
-def distances():
-    rng = np.random.default_rng(0)
-    teacher = rng.standard_normal((9, 4))
-    measured = {
-        distance: {
-            model: measure_distances(
-                teacher + noise * rng.standard_normal((9, 4)),
-                teacher,
-                distance=distance,
-                negatives=6,
-            )
-            for model, noise in (("before", 3.0), ("cosine", 1.0))
-        }
-        for distance in ("cosine", "mse")
-    }
-    return StudentDistances(np.arange(10, 19), measured)
+def model():
+    """A model of random embeddings, equal ones for equal texts."""
+    vectors = defaultdict(lambda: np.random.default_rng(len(vectors)).standard_normal(4))
 
-
-def test_the_distance_explorer_shows_the_separation_of_what_is_chosen(
-    distances, numbers, tables, moved
-):
-    explorer = widgets.distance_explorer(distances)
-    text = moved(explorer)
-    expected = [separation(of_model) for of_model in distances.measured["cosine"].values()]
-    assert tables(text)["separation"]["AUC"].tolist() == [f"{auc:.3f}" for auc, _ in expected]
-    text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
-    chosen = np.arange(10, 19) // 6 == 2  # 12 to 17 tokens
-    expected = separation(distances.measured["mse"]["before"][chosen, :5], gamma=0.3)
-    row = {"student": "before", "AUC": f"{expected[0]:.3f}"}
-    row["max-margin MSE, γ = 0.3"] = f"{expected[1]:.4g}"
-    assert tables(text)["separation"].to_dict("records") == [row]
-    assert numbers(text, "documents") == ["6"]
-
-
-def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, numbers, moved):
-    explorer = widgets.distance_explorer(distances)
-    assert "only 4 of 9 documents have 10 to 13 tokens" in moved(explorer, tokens=(10, 13))
-    assert explorer._picture.value == ""
-    assert numbers(moved(explorer, tokens=(14, 18)), "documents") == ["5"]
-
-
-def test_documents_of_both_splits_are_seen_in_the_spaces_of_student_and_teachers(
-    workspace_root, monkeypatch, split_of
-):
-    rng = np.random.default_rng(0)
-    vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
-
-    def model(label, kind=Kind.STUDENT):
+    def make(name, kind=Kind.STUDENT):
         def embed(texts):
-            return np.stack([vectors[label, text] for text in texts])
+            return np.stack([vectors[name, text] for text in texts]).astype(np.float32)
 
-        name = "" if kind == Kind.UNTRAINED else label
-        return Model(Identity(kind, name=name), Embedder(label, label, embed))
+        name_of = "" if kind == Kind.UNTRAINED else name
+        return Model(Identity(kind, name=name_of), Embedder(name, name, embed))
 
+    return make
+
+
+def test_students_are_measured_on_the_same_documents_and_negatives(workspace_root, model):
+    teacher = np.random.default_rng(0).standard_normal((7, 4))
+    texts = [f"text {row}" for row in range(7)]
+    teachers = SimpleNamespace(structural=None, embeddings=lambda *asked: teacher)
+    corpus = SimpleNamespace(split=lambda name: split_of(texts))
+    run = SimpleNamespace(corpus=corpus, teachers=teachers, models=lambda: [])
+    distances = widgets.distances_to_teacher(run, [model("a"), model("b;c")], negatives=3)
+    for name, shown in (("a", "a"), ("b;c", "b, c")):
+        student = model(name).embed(texts)
+        for distance, rows in distances[distances["model"] == shown].groupby("distance"):
+            measured = measure_distances(student, teacher, distance=distance, negatives=3)
+            expected = tidy_distances(measured)
+            np.testing.assert_allclose(rows["value"], expected["value"])
+            assert rows["kind"].tolist() == expected["kind"].tolist()
+
+
+def test_the_distance_explorer_shows_the_means_and_the_loss_of_what_is_chosen(opened):
+    rows = []
+    for distance, factor in (("cosine", 1.0), ("mse", 10.0)):
+        for model, value in (("start", 3.0), ("S (cosine)", 1.0)):
+            rows += [(distance, model, "positive", factor * value)] * 4
+            rows += [(distance, model, "negative", factor * n) for n in (2, 6)]
+    distances = pd.DataFrame(rows, columns=["distance", "model", "kind", "value"])
+    move = opened(widgets.distance_explorer, distances)
+    assert move().pictures == 1
+    assert "S (cosine)" in move().html
+    answer = move(loss="start", distance="mse", γ=0.5)
+    row = [cell.get_text() for cell in answer.page.find("tbody").find_all("td")]
+    assert row == ["30.0", "40.0", "10.0"]
+    assert "S (cosine)" not in answer.html
+
+
+@pytest.mark.parametrize("specs", [None, ("4(ReLU)x3", "3"), ("3", "-")])
+def test_documents_of_both_splits_are_seen_in_the_spaces_of_student_and_teachers(
+    workspace_root, monkeypatch, model, specs
+):
     monkeypatch.setattr(spaces, "SHOWN", 6)
     monkeypatch.setattr(spaces, "TRAINING", 3)
     texts_of = {name: [f"{name} {row}" for row in range(8)] for name in ("train", "validation")}
+    texts = texts_of["train"][:3] + texts_of["validation"][:6]
 
     def of_documents(split, rows):
-        return {"structural": model("structural").embed(texts_of[split][:rows])}
+        embeddings = model("teacher").embed(texts_of[split][:rows])
+        return {"structural": embeddings, "contextual": embeddings[:, :3]}
 
-    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None, documents=5))
-    of_run = spaces.spaces_of_run(
+    contextual = Teaching("contextual", "contextual", nn.Identity())
+    if specs is not None:
+        sides = [Projection(spec, width) for spec, width in zip(specs, (4, 3), strict=True)]
+        options = {"student_projection": sides[0], "teacher_projection": sides[1]}
+        contextual = Teaching("contextual", "contextual", nn.Identity(), **options)
+    further = Teaching("topics", "contextual", nn.Identity())
+    objective = Objective(nn.Identity(), [contextual, further])
+    teacher = None if specs is None else "PV"
+    of_run = widgets.spaces_of_run(
         SimpleNamespace(
             corpus=SimpleNamespace(split=lambda name: split_of(texts_of[name])),
             teachers=SimpleNamespace(of_documents=of_documents),
-            profile=profile,
+            profile=SimpleNamespace(
+                parameters=SimpleNamespace(contextual_teacher=teacher, documents=5)
+            ),
+            students=SimpleNamespace(objective=lambda: objective),
             model=model("run"),
             untrained=model("before", Kind.UNTRAINED),
         )
     )
-    assert of_run.documents["length"].tolist() == [*range(3), *range(6)]
-    assert of_run.documents["split"].tolist() == ["train"] * 3 + ["validation"] * 6
-    texts = texts_of["train"][:3] + texts_of["validation"][:6]
-    assert of_run.documents["text"].tolist() == texts
-    labels = {
-        "student": "run",
-        "student before distillation": "before",
-        "structural teacher": "structural",
-    }
-    assert list(of_run.planes) == list(labels)
-    for space, label in labels.items():
-        expected = principal_plane(np.stack([vectors[label, text] for text in texts]))
-        np.testing.assert_allclose(of_run.planes[space].points, expected.points, atol=1e-6)
+    documents = of_run.documents
+    assert documents["text"].tolist() == texts
+    assert documents["length"].tolist() == [*range(3), *range(6)]
+    assert documents["split"].tolist() == ["train"] * 3 + ["validation"] * 6
+    y = model("run").embed(texts)
+    t = model("teacher").embed(texts)
+    expected = {"student": y, "start": model("before").embed(texts)}
+    expected |= {"structural teacher": t, "contextual teacher": t[:, :3]}
+    if specs is not None:
+        with torch.no_grad():
+            expected["student view"] = sides[0](torch.tensor(y)).numpy()
+            expected["contextual view"] = sides[1](torch.tensor(t[:, :3])).numpy()
+    assert list(of_run.planes) == list(expected)
+    for space, X in expected.items():
+        np.testing.assert_allclose(
+            of_run.planes[space].points, principal_plane(X).points, atol=1e-6
+        )
 
 
-@pytest.mark.parametrize("specs", [("5(ReLU)x4", "4"), ("5x4", "7(ReLU)x4"), ("3", "-")])
-def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
-    torch.manual_seed(0)
-    of_student, of_teacher = map(Projection, specs, (6, 3))
-    projections = {"student_projection": of_student, "teacher_projection": of_teacher}
-    contextual = Teaching("contextual", "contextual", nn.Identity(), **projections)
-    further = Teaching("topics", "contextual", nn.Identity())
-    y = torch.randn(8, 6)
-    c = torch.randn(8, 3)
-    embeddings = {"student": y.numpy(), "contextual teacher": c.numpy()}
-    views = project(Objective(nn.Identity(), [contextual, further]), embeddings)
-    np.testing.assert_allclose(views["student view"], of_student(y).detach(), atol=1e-6)
-    np.testing.assert_allclose(views["contextual view"], of_teacher(c).detach(), atol=1e-6)
-
-
-@pytest.fixture
-def planes():
+def test_the_projection_explorer_draws_two_spaces_coloured_by_a_column(opened, monkeypatch):
     rng = np.random.default_rng(0)
-    return {
-        space: principal_plane(rng.standard_normal((5, 5)))
-        for space in ("student", "contextual teacher")
-    }
-
-
-DOCUMENTS = pd.DataFrame(
-    {"id": list("abcde"), "text": list("vwxyz"), "source": list("xyxyx"), "length": range(1, 6)}
-)
-
-
-@pytest.mark.parametrize("views", [(), ("student view", "contextual view")])
-def test_the_first_spaces_are_the_views_or_the_student_and_its_teacher(planes, views):
-    planes |= dict.fromkeys(views, planes["student"])
-    settings = widgets.projection_explorer(Spaces(DOCUMENTS, planes)).settings
-    first = views or ("student", "contextual teacher")
-    assert (settings["space"], settings["beside"]) == first
-
-
-@pytest.mark.parametrize("spaces", [["contextual teacher", "student"], ["student"]])
-def test_the_projection_explorer_draws_the_chosen_spaces_with_their_variance(planes, spaces):
-    explorer = widgets.projection_explorer(Spaces(DOCUMENTS, planes))
-    figure = explorer.answer(space=spaces[0], beside=spaces[-1], colour="source").figure
-    assert [ax.get_title() for ax in figure.axes] == spaces
-    for space, ax in zip(spaces, figure.axes, strict=True):
-        assert ax.get_xlabel() == f"{planes[space].explained:.0%} of the variance"
-        np.testing.assert_allclose(ax.collections[0].get_offsets(), planes[space].points)
+    names = ["student", "student view", "contextual view"]
+    planes = {name: principal_plane(rng.standard_normal((5, 5))) for name in names}
+    columns = {"source": list("xyxyx"), "length": range(1, 6), "split": "train"}
+    drawn = []
+    monkeypatch.setattr(
+        spaces,
+        "plot_plane",
+        lambda points, *, colour, legend, ax: drawn.append((points["first"].tolist(), colour)),
+    )
+    move = opened(widgets.projection_explorer, Spaces(pd.DataFrame(columns), planes))
+    first = [planes[name].points[:, 0].tolist() for name in names]
+    assert drawn == [(first[1], "source"), (first[2], "source")]
+    drawn.clear()
+    assert move(beside="student", colour="length").pictures == 1
+    assert drawn[-2:] == [(first[1], "length"), (first[0], "length")]
