@@ -357,10 +357,10 @@ for task in tasks:
 lengthwise = figures.named(pd.concat(frames, ignore_index=True), names)
 if lengthwise["bucket"].nunique() > 1:
     display(Markdown(section))
-    tasks = lengthwise.groupby("task", sort=False)
-    size = (figures.WIDTH, 2.6 * len(tasks))
-    figure, axes = plt.subplots(len(tasks), figsize=size, squeeze=False)
-    for ax, (task, rows_of_task) in zip(axes.flat, tasks, strict=True):
+    by_task = lengthwise.groupby("task", sort=False)
+    size = (figures.WIDTH, 2.6 * len(by_task))
+    figure, axes = plt.subplots(len(by_task), figsize=size, squeeze=False)
+    for ax, (task, rows_of_task) in zip(axes.flat, by_task, strict=True):
         figures.plot_lines(rows_of_task, x="bucket", ax=ax).set_title(task)
     ax.set_xlabel("length in tokens of the structural teacher")
     run.save_figure(figure, "by-length", lengthwise)

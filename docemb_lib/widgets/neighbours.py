@@ -32,6 +32,7 @@ RANKS = 10  # most neighbours of a document
 LONGEST = 4000  # characters of a document that are shown
 NAME = 60  # characters of a text without an id that name it
 BESIDE = [(kind, Form.SAVED) for kind in (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.PV)]
+CAPTION = "what the task says, tokens; name; cosine, = is a neighbour in the student's space, too"
 RIGHT = "✓ "
 WRONG = "✗ "
 # Translucent, so that texts are legible on light and dark pages.
@@ -231,5 +232,5 @@ def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None) -> A
         return f"background: {COLOURS.get(cell[:2], 'none')}"
 
     look = {"white-space": "pre-wrap", "text-align": "left", "vertical-align": "top"}
-    style = pd.DataFrame(columns).style.hide().format(escape="html")
+    style = pd.DataFrame(columns).style.hide().format(escape="html").set_caption(CAPTION)
     return style.set_properties(None, **look).map(colour)
