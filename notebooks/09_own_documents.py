@@ -378,7 +378,7 @@ from docemb_lib.evaluation.scoreboard import told
 share = np.minimum(collection["length"], 256).sum() / collection["length"].sum()
 print(f"The first 256 tokens hold {share:.0%} of these {len(texts)} documents;", end=" ")
 print(f"the student reads {len(texts) - encoded.truncated} of them to their end.")
-for name in ("SBERT over chunks", "LSA") if scorers else ():
+for name in ("SBERT-chunks", "LSA") if scorers else ():
     both = {"student": scores["student"], name: scores[name]}
     print(f"Beside {name} it is {told(verdicts(differences(both, name)))}.")
 words = collection["group"].mode()[0].partition(": ")[2]

@@ -165,7 +165,9 @@ def docemb(*arguments: object) -> Done:
     from typer.testing import CliRunner
 
     from docemb_lib.cli.__main__ import app
+    from docemb_lib.cli.terminal import UNFOLDED, console
 
+    console.width = UNFOLDED  # as in a pipe; an earlier test may have had a narrow terminal
     handler = signal.getsignal(signal.SIGTERM)
     try:
         with mock.patch.dict(os.environ):

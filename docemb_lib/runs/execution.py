@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from docemb_lib.runs.kernels import Report
 
 NOTEBOOK = "notebook.ipynb"
+CONFLICT = re.compile(r'^[ "]*(<<<<<<<|>>>>>>>) ', re.MULTILINE)  # a line that git leaves
 BY_HAND = ".by-hand"
 
 
@@ -227,8 +228,12 @@ def _code_of(notebook: Path, size: int, time: int) -> str:
     Raises InputError.
     """
     mend = f"restore it, or give `jupytext --to ipynb {notebook.stem}.py` there"
+    text = notebook.read_text(encoding="utf-8", errors="replace")
+    if CONFLICT.search(text):
+        problem = "git has left conflict markers (<<<<<<<) in it"
+        raise InputError(f"{notebook}: {problem}; {mend}")
     try:
-        content = json.loads(notebook.read_text(encoding="utf-8", errors="replace"))
+        content = json.loads(text)
         cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
         code = [["".join(cell["source"]), cell["metadata"].get("tags", [])] for cell in cells]
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -231,6 +231,7 @@ def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None) -> A
     def colour(cell: Any) -> str:
         return f"background: {COLOURS.get(cell[:2], 'none')}"
 
-    look = {"white-space": "pre-wrap", "text-align": "left", "vertical-align": "top"}
+    look = {"white-space": "pre-wrap", "overflow-wrap": "anywhere"}
+    look |= {"text-align": "left", "vertical-align": "top"}
     style = pd.DataFrame(columns).style.hide().format(escape="html").set_caption(CAPTION)
     return style.set_properties(None, **look).map(colour)

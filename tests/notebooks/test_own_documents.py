@@ -153,7 +153,7 @@ def test_the_groups_are_the_two_topics_with_their_words(executed):
 @pytest.mark.parametrize("task", ["related pages", "topic"])
 def test_links_and_labels_are_scored_beside_other_models_with_a_verdict(executed, task):
     assert f">{task}</" in executed.shown
-    for model in ("SBERT over chunks", "SBERT truncated", "LSA", "encoder&#x27;s half"):
+    for model in ("SBERT-chunks", "SBERT truncated", "LSA", "encoder&#x27;s half"):
         assert model in executed.shown or model.replace("&#x27;", "'") in executed.shown
     assert "no difference shown" in executed.shown
 
@@ -164,7 +164,7 @@ def test_the_conclusion_compares_the_student_with_what_needs_no_student(executed
     assert "hold 100% of these 40 documents; the student reads 40 of them to their end." in said
     takes = r"(; \d+ examples can show \.\d{3}(, about [\d,]+ this)?)?"
     mean = rf"in the mean \([+-]\.\d{{3}}, p [\d.]+{takes}\)"
-    for model in ("SBERT over chunks", "LSA"):
+    for model in ("SBERT-chunks", "LSA"):
         assert re.search(rf"Beside {model} it is [^A-Z]*{mean}", said)
 
 
