@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.rcsetup import cycler
 from matplotlib.typing import ColorType
 
 from docemb_lib.base.progress import in_kernel
@@ -48,7 +49,7 @@ RC: dict[Any, Any] = {
     "figure.titlesize": "medium",
     "figure.labelsize": "medium",
     "legend.fontsize": "medium",
-    "axes.prop_cycle": mpl.cycler(color=SERIES),
+    "axes.prop_cycle": cycler(color=SERIES),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,

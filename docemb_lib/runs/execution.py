@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from docemb_lib.runs.kernels import Report
 
 NOTEBOOK = "notebook.ipynb"
-CONFLICT = re.compile(r'^[ "]*(<<<<<<<|>>>>>>>) ', re.MULTILINE)  # a line that git leaves
+CONFLICT = re.compile(r'(^|"|\\n)(<<<<<<<|>>>>>>>) ', re.MULTILINE)  # a line that git leaves
 BY_HAND = ".by-hand"
 
 

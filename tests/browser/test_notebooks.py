@@ -89,7 +89,7 @@ CONTRASTS = """shown => {
     for (const one of document.querySelectorAll(`${shown} .docemb-explorer *`)) {
         const texts = [...one.childNodes].filter(node => node.nodeType === 3);
         const own = one.matches("select, input, textarea")
-            || texts.some(({textContent}) => textContent.trim());
+            ? one.value || one.placeholder : texts.some(({textContent}) => textContent.trim());
         if (!own || one.matches("option, style, title") || !one.getClientRects().length) continue;
         const ground = behind(one);
         for (const part of [null, ...(one.placeholder ? ["::placeholder"] : [])]) {

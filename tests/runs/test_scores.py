@@ -329,7 +329,7 @@ def test_a_plan_ends_with_one_table_and_what_its_last_evaluation_concludes(
     expected = final.called({run.label: "this student"})
     board = expected._replace(intervals=expected.last).board
     scores = board.loc["this student", "mean over tasks"].split("\xa0")[0]
-    for model in (*board.index, "student cosine, 64, λ .5, PV, 24 docs, seed 1"):
+    for model in (*board.index, "student S+PV masked, 24 docs, seed 1"):
         assert f"│ {model} " in shown
     assert shown.count(scores) == 2  # of this student and of the other
     assert "0.123" not in shown
