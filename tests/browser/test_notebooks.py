@@ -89,10 +89,11 @@ CONTRASTS = """shown => {
     for (const one of document.querySelectorAll(`${shown} .docemb-explorer *`)) {
         const texts = [...one.childNodes].filter(node => node.nodeType === 3);
         const own = one.matches("select, input, textarea")
-            ? one.value || one.placeholder : texts.some(({textContent}) => textContent.trim());
+            || texts.some(({textContent}) => textContent.trim());
         if (!own || one.matches("option, style, title") || !one.getClientRects().length) continue;
         const ground = behind(one);
-        for (const part of [null, ...(one.placeholder ? ["::placeholder"] : [])]) {
+        const holder = (one.placeholder ?? "").replace("\\u200b", "");  // of ipywidgets
+        for (const part of [null, ...(holder ? ["::placeholder"] : [])]) {
             const pair = [ground, over(ground, numbers(getComputedStyle(one, part).color))];
             const [low, high] = pair.map(light).sort((a, b) => a - b);
             found.push([high / low, one.className + ": " + (one.innerText ?? one.placeholder)]);
