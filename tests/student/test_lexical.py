@@ -50,7 +50,7 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     student = make_student(windows=[8])
     texts = collection()
     X = student.embed(texts, bf16=False).astype(np.float64)
-    student.adapt(texts, dim=6, weight=0.3)
+    student.adapt(texts, dim=6, weight=0.3, embed=partial(student.embed, bf16=False))
     found = student.embed(texts[:5], bf16=False)
     assert (student.width, student.dim) == (found.shape[1], X.shape[1]) == (22, 16)
     centred = X - X.mean(axis=0)
