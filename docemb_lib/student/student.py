@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
-from docemb_lib.base import tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.student import export, lexical, loading
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
 
 logger = logging.getLogger(__name__)
-TOKENS_OF_A_CHARACTER = 4  # at most, where a tokenizer splits its bytes
 
 
 class Encoded(NamedTuple):
@@ -200,13 +198,6 @@ class Student(Encoder):
     def width(self) -> int:
         """The width of the rows that `embed` returns, D or that of both halves."""
         return self.dim if self.lexical is None else self.lexical.dim
-
-    def count_longer(self, texts: Iterable[str]) -> int:
-        """How many texts have more than `max_tokens` tokens, of which `embed` reads the first."""
-        # Others need not be tokenised.
-        possible = (text for text in texts if len(text) > self.max_tokens // TOKENS_OF_A_CHARACTER)
-        blocks = tokenizing.batched(possible, CHUNK)
-        return sum(self.tokenize(block).truncated for block in blocks)
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text after the prompt, cut at `max_tokens`."""
