@@ -257,13 +257,13 @@ if versions.documents:
 truncated = [model for model in run.references if model.kind == "sbert-truncated"]
 compared = [run.model, *truncated]
 if versions.documents:
-    readings = views.readings(run, compared, versions)
+    readings = views.readings(compared, versions)
     names = figures.short_names(run)
     _, ax = plt.subplots()
     figures.plot_lines(figures.named(readings, names), x="position", ax=ax)
     ax.set_xlabel("place of the passage in its document")
     run.save_figure(ax, "by-position", readings)
-    print(views.counted_endings(views.endings(run, compared, versions), versions))
+    print(views.counted_endings(views.endings(compared, versions), versions))
 
 # %% [markdown]
 # Distances at one height mean that a model reads the *whole* document; SBERT reads its first half. To read is not to

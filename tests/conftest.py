@@ -36,6 +36,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(TEXTS / "quick"), os.environ.get("PYTHONPATH")))
 )
 
+os.environ.pop("COLUMNS", None)  # of a worker's terminal: tables are those of a pipe
+
 from docemb_lib.base.hardware import tune_environment  # noqa: E402
 
 tune_environment()

@@ -15,7 +15,7 @@ from docemb_lib.runs.progress import already_there
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.runs.store import link, relative
-from docemb_lib.settings.labels import typeset
+from docemb_lib.settings.labels import STUDENT, typeset
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.comparison import short_labels
 
@@ -130,7 +130,7 @@ def _together(runs: Mapping[Run, records.Record]) -> Final:
     last = [*runs][-1]
     comparable = {run: r for run, r in runs.items() if r.setting == runs[last].setting}
     short = short_labels({run.label: run for run in comparable})
-    names = {label: f"student {name}" for label, name in short.items()}
+    names = {label: STUDENT + name for label, name in short.items()}
     names[last.label] = "this student"
     finals = [Final.of_record(r, r.label).called(names) for r in comparable.values()]
     intervals = pd.concat([final.last for final in finals])

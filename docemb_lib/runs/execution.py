@@ -91,8 +91,8 @@ class RunFolder(RunIdentity):
         A run of which an input is missing is not done; its check names the input.
         """
         with suppress(InputError):
-            if (self.folder / NOTEBOOK).is_file() and self.record is not None:
-                return set(self.beside) <= {self.key, *self.record.shown}
+            record = self.record if (self.folder / NOTEBOOK).is_file() else None
+            return record is not None and {*self.beside} <= {record.key, *record.shown}
         return False
 
     @property

@@ -432,7 +432,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     run = Run.of(notebook, profile, **given)
     run.check()
     filled, _ = run.identify()  # now: files may change while the run lasts
-    run.shown = [record.key for record in run.comparable()]
+    run.shown = [record.key for record in records.comparable(run)]
     if filled != run.partial:
         shutil.rmtree(filled, ignore_errors=True)
     return run

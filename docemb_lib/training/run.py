@@ -65,8 +65,8 @@ def train_objective(
 
     The checkpoints stay: call `remove_checkpoints` once the result is saved. Raises InputError for
     too few documents, for pairs that cannot be learnt from, and for a checkpoint of another run;
-    FloatingPointError for a loss that is
-    not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
+    FloatingPointError for a loss that is not finite, naming its documents; Stopped after Ctrl-C,
+    with a checkpoint.
     """
     processes = int(os.environ.get("WORLD_SIZE", 1))
     student: Student = model.student

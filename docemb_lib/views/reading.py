@@ -32,7 +32,7 @@ def documents_to_read(run: Run) -> Versions:
     return Versions.of([validation["text"][int(row)] for row in rows])
 
 
-def readings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFrame:
+def readings(models: Sequence[Model], versions: Versions) -> pd.DataFrame:
     """How far the exchange of a passage moves documents: a row for each model and passage.
 
     Columns model, kind, metric, and those of `by_position`.
@@ -44,7 +44,7 @@ def readings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFr
     return pd.concat(frames, ignore_index=True).assign(metric="cosine distance")
 
 
-def endings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFrame:
+def endings(models: Sequence[Model], versions: Versions) -> pd.DataFrame:
     """How much endings count for models beside beginnings, a row each: see `Ending`.
 
     It is NaN without versions.

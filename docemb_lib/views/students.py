@@ -92,7 +92,7 @@ def hypotheses_of_students(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
             models.append(student_model(label, record.student_folder))
             means[label] = record.metrics["mean"]
     spreads = [probes.spread(validation_embeddings(run.corpus, model)) for model in models]
-    rows = endings(run, models, documents_to_read(run))
+    rows = endings(models, documents_to_read(run))
     return rows.assign(spread=spreads, mean=rows.index.map(means))
 
 

@@ -417,17 +417,16 @@ def test_the_hypotheses_of_drafts_are_measured_on_each_student(
     np.testing.assert_allclose(measured.loc[[*means]].to_numpy(), expected, atol=1e-6)
 
 
-def test_readings_have_the_distances_by_position(make_run, of_beginnings):
+def test_readings_have_the_distances_by_position(of_beginnings):
     versions = Versions.of(list(map(nine_words, NAMES)), 3)
-    frame = views.readings(make_run("02_paragraph_vector"), [of_beginnings], versions)
+    frame = views.readings([of_beginnings], versions)
     assert list(frame["position"]) == pytest.approx([1 / 6, 1 / 2, 5 / 6])
     assert list(frame["value"]) == pytest.approx([1, 0, 0])
 
 
-def test_the_sentence_on_endings_has_their_intervals(make_run, of_beginnings, of_both):
-    run = make_run("06_evaluation")
+def test_the_sentence_on_endings_has_their_intervals(of_beginnings, of_both):
     versions = Versions.of(list(map(nine_words, NAMES)))
-    said = views.counted_endings(views.endings(run, [of_beginnings, of_both], versions), versions)
+    said = views.counted_endings(views.endings([of_beginnings, of_both], versions), versions)
     of_both = "of beginnings .000 [.00, .00], of both 1.000 [1.00, 1.00]."
     assert " ".join(said.split()).endswith(f"exchanging the first (mean of 3): {of_both}")
 
