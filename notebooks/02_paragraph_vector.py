@@ -236,7 +236,7 @@ for row in range(3):
 
 # %%
 
-from docemb_lib.evaluation.reading import cut, exchange_passages
+from docemb_lib.evaluation.probes import cut, exchange_passages
 
 
 def exchanged(parts, of_other):

@@ -56,7 +56,7 @@ log_to_notebook()
 
 # %%
 from docemb_lib.corpus.installed_docs import installed_docs
-from docemb_lib.corpus.links import read_links
+from docemb_lib.evaluation.judged import read_links
 from docemb_lib.corpus.reader import Problems, local_documents, read_rows
 
 PACKAGES = ["networkx", "numpy", "pandas", "scipy", "sklearn"]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from huggingface_hub import constants
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import digest_of, files_of, hash_of
-from docemb_lib.base.integrity import MANIFEST, warn_once
+from docemb_lib.base.files import MANIFEST, digest_of, files_of, hash_of, warn_once
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -20,7 +20,6 @@ from docemb_lib.cli.commands import (
     given_path,
     parse_parameters,
 )
-from docemb_lib.cli.output import written_whole
 from docemb_lib.cli.terminal import (
     console,
     errors,
@@ -28,6 +27,7 @@ from docemb_lib.cli.terminal import (
     print_lines,
     print_table,
     rows_of,
+    written_whole,
 )
 from docemb_lib.settings.files import find_root, working_folder
 

@@ -11,10 +11,10 @@ from docemb_lib.evaluation.scoreboard import METRIC_NAMES
 from docemb_lib.runs import records
 from docemb_lib.runs.execution import NOTEBOOK
 from docemb_lib.runs.plan import Step, runs_of
-from docemb_lib.runs.progress import already_there
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.runs.store import link, relative
+from docemb_lib.runs.sweep import already_there
 from docemb_lib.settings.labels import STUDENT, typeset
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.comparison import short_labels

@@ -1,21 +1,26 @@
-"""What the command line shows: plain text, and tables whose texts wrap and are never cut."""
+"""What the command line shows, plain text and tables that wrap, and where it may write."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from docemb_lib.base.errors import plain
+from docemb_lib.base.errors import InputError, plain
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 UNFOLDED = 200  # columns of tables in a file or a pipe
 in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
@@ -68,3 +73,31 @@ def print_json(content: object) -> None:
 def rows_of(frame: pd.DataFrame) -> Any:
     """The rows of a frame for `print_json`."""
     return json.loads(frame.to_json(orient="records"))
+
+
+@contextmanager
+def written_whole(out: Path) -> Iterator[Path]:
+    """Give a place to write to, in the folder `.NAME.partial` beside `out`; it is moved to `out`.
+
+    What a killed command has left in that folder is removed. Raises InputError at once where
+    something is in the place of `out`, nothing can be written there, or another process writes it.
+    """
+    if out.exists():
+        raise InputError(f"-o {out}: this exists already; name a new file or folder")
+    folder = out.with_name(f".{out.name}.partial")
+    written = folder / out.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        owner = os.open(folder, os.O_RDONLY)
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process
+    except OSError as error:
+        problem = f"nothing can be written there ({error.strerror})"
+        raise InputError(f"-o {out}: {problem}; name another place") from None
+    try:
+        shutil.rmtree(written, ignore_errors=True)
+        written.unlink(missing_ok=True)
+        yield written
+        written.replace(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(owner)

@@ -13,7 +13,7 @@ import yaml
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import write_text
 from docemb_lib.base.progress import progress
-from docemb_lib.cli.output import written_whole
+from docemb_lib.cli.terminal import written_whole
 from docemb_lib.corpus.reader import local_documents
 from docemb_lib.settings.files import SHIPPED
 from docemb_lib.settings.notebooks import PROJECTIONS, STRUCTURAL, WEIGHTING

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib.base.errors import InputError, as_line
-from docemb_lib.base.integrity import warn_once
+from docemb_lib.base.files import warn_once
 from docemb_lib.corpus.document import Document
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")

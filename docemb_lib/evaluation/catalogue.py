@@ -27,9 +27,9 @@ from docemb_lib.corpus.reader import visible_files
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.judged import retrieval_task
+from docemb_lib.evaluation.probes import cut
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import files_by_split, labelled_task
-from docemb_lib.evaluation.reading import cut
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Classification,

@@ -1,22 +1,69 @@
 """Retrieval tasks from files: documents that are queries, or queries beside the documents.
 
 BEIR's layout is a folder with `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv` and perhaps
-`qrels/dev.tsv`. Its candidates are the documents alone.
+`qrels/dev.tsv`. Its candidates are the documents alone. A file of links is a table of two ids a
+row, with or without a line of names, perhaps with a grade after them (BEIR), or of TREC's four
+columns: query, iteration, document and grade.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.links import Links, read_links
-from docemb_lib.corpus.reader import field_in, first_row, local_documents
+from docemb_lib.corpus.reader import (
+    Problems,
+    clean,
+    field_in,
+    first_row,
+    local_documents,
+    read_table,
+)
 from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.settings.sections import OwnTask, SplitName
+
+TARGET = {2: 1, 3: 1, 4: 2}  # the column of the second id, by the number of columns
+
+Links = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
+
+
+def read_links(file: Path, known: Collection[str], *, skip_bad: bool = False) -> Links:
+    """Return the grade of each second id for each first one, 1 where there is none.
+
+    Raises InputError for bad rows.
+
+    Args:
+        known: the ids of documents and queries. A first row with none of them is a line of names.
+        skip_bad: leave out bad rows, with a warning.
+    """
+    problems = Problems(skip_bad=skip_bad)
+    links: Links = {}
+    for row in read_table(file, problems, named=False):
+        with problems.collecting():
+            values = [clean(value.strip()) for value in row.fields.values()]
+            if len(values) not in TARGET or not all(values):
+                raise row.bad(
+                    f"it has {len(values)} values; write two ids, perhaps with a grade, or TREC's "
+                    "four columns"
+                )
+            source = values[0]
+            target = values[TARGET[len(values)]]
+            grade = values[-1] if len(values) > 2 else "1"
+            if row.number == 1 and source not in known and target not in known:
+                continue
+            if not grade.isdecimal():
+                raise row.bad(
+                    f"the grade is {grade!r:.40}; write a whole number, 1 or more for a document "
+                    "to find"
+                )
+            links.setdefault(source, {})[target] = int(grade)
+    problems.end(file)
+    return links
+
 
 logger = logging.getLogger(__name__)
 

@@ -2,9 +2,17 @@
 objective of a training.
 """
 
-from docemb_lib.losses.contextual import CCA, SDL, InfoNCE, Projection, SoftCCA, contextual_loss
+from docemb_lib.losses.contextual import (
+    CCA,
+    SDL,
+    InfoNCE,
+    MaskedLanguageHead,
+    PairObjective,
+    Projection,
+    SoftCCA,
+    contextual_loss,
+)
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
-from docemb_lib.losses.pairs import MaskedLanguageHead, PairObjective
 from docemb_lib.losses.structural import (
     MSE,
     Contrastive,

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.settings.user_code import load_class
+from docemb_lib.settings.files import load_class
 
 Distance = Literal["mse", "cosine"]
 

@@ -20,12 +20,10 @@ import numpy as np
 from filelock import Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import fingerprint_of, hash_of
-from docemb_lib.base.integrity import MANIFEST
+from docemb_lib.base.files import MANIFEST, fingerprint_of, hash_of
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.runs.store import cached, is_whole, shelf_of
-from docemb_lib.settings.files import working_folder
-from docemb_lib.settings.user_code import sources_of
+from docemb_lib.settings.files import sources_of, working_folder
 from docemb_lib.teachers import Compound, Teacher
 
 # Texts of an artefact: a kill costs the embeddings of so many. A student sorts as many by length.

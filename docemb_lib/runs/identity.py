@@ -14,6 +14,7 @@ from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.store import VERSION, installed_versions
+from docemb_lib.settings.files import Sources, load_class, sources_of
 from docemb_lib.settings.labels import contextual_label
 from docemb_lib.settings.notebooks import REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
@@ -24,7 +25,6 @@ from docemb_lib.settings.sections import (
     ParagraphVectorSettings,
     Training,
 )
-from docemb_lib.settings.user_code import Sources, load_class, sources_of
 
 PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
 UNCOUNTED = ("docemb", "python")  # versions that change no result

@@ -21,8 +21,16 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import Inputs, fingerprint_of, write_text
-from docemb_lib.base.integrity import MANIFEST, damaged, fault, sealed, warn_once
+from docemb_lib.base.files import (
+    MANIFEST,
+    Inputs,
+    damaged,
+    fault,
+    fingerprint_of,
+    sealed,
+    warn_once,
+    write_text,
+)
 from docemb_lib.base.progress import stopped
 from docemb_lib.settings.files import find_root
 

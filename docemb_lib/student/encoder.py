@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from docemb_lib.base import tokenizing
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.private import set_checkpointing
 from docemb_lib.packed.forward import hidden_states
 from docemb_lib.packed.packing import PackedBatch
-from docemb_lib.packed.stock import padded_length, stock_hidden_states
 from docemb_lib.student import loading
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+
 
 logger = logging.getLogger(__name__)
 Pooling = Literal["mean", "lead", "first", "cls"]
@@ -191,3 +198,51 @@ def segment_sums(rows: Tensor, lengths: Sequence[int]) -> Tensor:
     """Sum each run of so many rows, (T, D) to (len(lengths), D)."""
     on_device = torch.tensor(lengths).to(rows.device, non_blocking=True)
     return torch.segment_reduce(rows, "sum", lengths=on_device, axis=0, unsafe=True)
+
+
+PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
+
+
+def stock_hidden_states(
+    model: PreTrainedModel, batch: PackedBatch, global_first_token: bool, checkpointing: bool
+) -> Tensor:
+    """Compute the last hidden states of any encoder by its stock forward, (T, D).
+
+    Documents of the same padded length are computed together. `global_first_token` uses a
+    Longformer's global attention on the first token of each document.
+    """
+    # `gradient_checkpointing_enable` does the same, but transformers will rename it.
+    for module in model.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            module.gradient_checkpointing = checkpointing
+            set_checkpointing(module, partial(checkpoint, use_reentrant=False))
+
+    rows_of_length: dict[int, list[int]] = {}  # the documents of each padded length
+    for row, size in enumerate(batch.sizes):
+        rows_of_length.setdefault(padded_length(model.config, size), []).append(row)
+
+    documents = batch.input_ids.split(batch.sizes)
+    padding = model.config.pad_token_id
+    hidden: dict[int, Tensor] = {}  # the states of each document, without padding
+    # One pass for each padded length: a pass over all would pad the short ones to the longest.
+    for length, rows in rows_of_length.items():
+        texts = [documents[row] for row in rows]
+        padded = pad_sequence(texts, batch_first=True, padding_value=padding)
+        input_ids = F.pad(padded, (0, length - padded.shape[1]), value=padding)  # (rows, length)
+        # The mask is made of the lengths, because a text may contain the padding token itself.
+        places = torch.arange(length, device=input_ids.device)
+        mask = (places < batch.lengths[rows][:, None]).long()  # (rows, length), 1 = token
+        options = {}
+        if global_first_token:
+            options["global_attention_mask"] = (places == 0).long().expand_as(input_ids)
+        states = model(input_ids, attention_mask=mask, **options).last_hidden_state
+        for row, document in zip(rows, states, strict=True):  # (length, D)
+            hidden[row] = document[: batch.sizes[row]]
+    return torch.cat([hidden[row] for row in range(len(documents))])
+
+
+def padded_length(config: PretrainedConfig, length: int) -> int:
+    """Return the tokens that the stock forward computes for a document of `length` tokens."""
+    # A stock Longformer would pad to the same multiple of its largest window, with a warning.
+    step = max(getattr(config, "attention_window", [PADDED_STEP]))
+    return -(-length // step) * step

@@ -27,8 +27,7 @@ from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import write_bytes, write_text
-from docemb_lib.base.integrity import CARD, sealed, warn_once
+from docemb_lib.base.files import CARD, sealed, warn_once, write_bytes, write_text
 from docemb_lib.base.pretrained import PACKAGED, resolve
 from docemb_lib.student.encoder import MEANS, Encoder, Pooling
 from docemb_lib.student.lexical import CODE, FOLDER

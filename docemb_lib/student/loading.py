@@ -31,7 +31,7 @@ from transformers import (
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils import logging as hf_logging
 
-from docemb_lib.base import files, integrity, tokenizing
+from docemb_lib.base import files, tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import one_line, require
 from docemb_lib.packed.forward import SHORT
@@ -313,10 +313,10 @@ def check_files(folder: Path) -> None:
     saved_by_others = modules.is_file() and STUDENT.encode() not in modules.read_bytes()
     if saved_by_others or not (folder / STUDENT).is_file():
         return
-    damage = integrity.damaged(folder, STUDENT)
+    damage = files.damaged(folder, STUDENT)
     if damage:
         raise InputError(
-            f"{integrity.fault(damage[0])}; "
+            f"{files.fault(damage[0])}; "
             f"restore it, or remove {folder / STUDENT} if it was changed on purpose"
         )
 

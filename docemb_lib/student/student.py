@@ -27,11 +27,12 @@ from docemb_lib.student.embedding import (
     write_npy,
 )
 from docemb_lib.student.encoder import Encoder, Pooling
-from docemb_lib.student.explanation import explained, parts_of
 from docemb_lib.student.passages import (
     Passages,
     check_passages,
+    explained,
     outline,
+    parts_of,
     passage_means,
     rows_with_passages,
 )

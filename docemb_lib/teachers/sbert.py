@@ -14,8 +14,8 @@ import numpy as np
 
 from docemb_lib.base import pretrained, tokenizing
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import warn_once
 from docemb_lib.base.hardware import devices_at_hand, side_by_side, uses_bf16
-from docemb_lib.base.integrity import warn_once
 from docemb_lib.base.progress import progress
 from docemb_lib.settings.sections import Long
 from docemb_lib.teachers.teacher import BAR_FROM

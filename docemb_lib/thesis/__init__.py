@@ -3,7 +3,7 @@
 `values` holds the published results and finds the one that corresponds to a run, `comparison` puts
 comparable runs beside each other and builds Table 5.7 and Figure 4.12 from records, `conclusion`
 says what paired tests show of them, `claims` checks what the thesis says of them, `tables` has its
-tables, and `settings_table` shows a run beside its paper.
+tables, and the settings of a run beside its paper.
 """
 
 from docemb_lib.thesis.claims import SECTION as CLAIMS
@@ -20,8 +20,7 @@ from docemb_lib.thesis.comparison import (
     with_head,
 )
 from docemb_lib.thesis.findings import conclusion, over_recorded_seeds
-from docemb_lib.thesis.settings_table import settings
-from docemb_lib.thesis.tables import table
+from docemb_lib.thesis.tables import settings, table
 from docemb_lib.thesis.values import published
 
 __all__ = [

@@ -21,8 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.losses import ObjectiveOutput
-from docemb_lib.losses.contextual import full_precision
-from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.losses.contextual import NO_LABEL, full_precision
 from docemb_lib.packed.packing import PackedBatch, pack, token_batches
 from docemb_lib.settings.sections import NO_PAIRS
 from docemb_lib.student import Student

@@ -38,8 +38,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import write_text
-from docemb_lib.base.integrity import MARKER, damaged, sealed
+from docemb_lib.base.files import MARKER, damaged, sealed, write_text
 from docemb_lib.base.progress import progress, stopped
 from docemb_lib.settings.sections import Training
 from docemb_lib.training.batches import Autocast, Cut, Updates

@@ -15,17 +15,15 @@ from docemb_lib.views.losses import (
     three_documents,
     weights_by_length,
 )
-from docemb_lib.views.reading import (
+from docemb_lib.views.students import (
     counted_endings,
     documents_to_read,
-    endings,
-    readings,
-)
-from docemb_lib.views.students import (
     embeddings_before,
+    endings,
     hypotheses_of_students,
     kept_of_teachers,
     probes_of_teachers,
+    readings,
     students_of_runs,
     taught,
     validation_embeddings,

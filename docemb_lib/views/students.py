@@ -1,10 +1,19 @@
-"""Students of a run and of recorded runs: embeddings and linear probes."""
+"""Students of a run and of recorded runs: embeddings, linear probes, and what they read."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import probes
-from docemb_lib.evaluation.scoreboard import listed, mean_over_tasks
+from docemb_lib.evaluation.probes import (
+    Ending,
+    Versions,
+    by_position,
+    ending,
+    exchange_passages,
+)
+from docemb_lib.evaluation.scoreboard import listed, mean_over_tasks, with_interval
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.models import Model, student_model, teacher_model
 from docemb_lib.runs.records import Record
@@ -12,8 +21,7 @@ from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.notebooks import PROJECTIONS
 from docemb_lib.thesis.comparison import LINES, structural_only
-from docemb_lib.views.corpus import SHOWN
-from docemb_lib.views.reading import documents_to_read, endings
+from docemb_lib.views.corpus import SHOWN, structural_limit
 
 ALIKE = (
     "contextual_teacher",
@@ -164,3 +172,50 @@ def kept_of_teachers(probes_of_students: pd.DataFrame) -> str:
         what = f"A linear map predicts the {teacher} on held-out documents with R²"
         sentences.append(LINES.fill(f"{what} {listed(of_models)}."))
     return "\n".join(sentences)
+
+
+READ = 12  # documents whose passages are exchanged: a model embeds each six times
+
+
+def documents_to_read(run: Run) -> Versions:
+    """The `READ` validation documents whose lengths are nearest to twice what SBERT reads at once.
+
+    Fewer than two documents have no versions.
+    """
+    validation = run.corpus.split("validation")
+    lengths = np.asarray(validation["n_structural_tokens"][:])
+    rows = np.argsort(np.abs(lengths - 2 * structural_limit(run)), kind="stable")[:READ]
+    return Versions.of([validation["text"][int(row)] for row in rows])
+
+
+def readings(models: Sequence[Model], versions: Versions) -> pd.DataFrame:
+    """How far the exchange of a passage moves documents: a row for each model and passage.
+
+    Columns model, kind, metric, and those of `by_position`.
+    """
+    frames = []
+    for model in models:
+        frame = by_position(exchange_passages(model.embed, versions))
+        frames.append(frame.assign(model=model.label, kind=model.kind.value))
+    return pd.concat(frames, ignore_index=True).assign(metric="cosine distance")
+
+
+def endings(models: Sequence[Model], versions: Versions) -> pd.DataFrame:
+    """How much endings count for models beside beginnings, a row each: see `Ending`.
+
+    It is NaN without versions.
+    """
+    rows = {}
+    for model in models:
+        rows[model.label] = Ending(np.nan, np.nan, np.nan)
+        if versions.documents:
+            moved = exchange_passages(model.embed, versions)
+            rows[model.label] = ending(moved)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=Ending._fields)
+
+
+def counted_endings(of_models: pd.DataFrame, versions: Versions) -> str:
+    """A sentence on how much endings count, with intervals. of_models: see `endings`."""
+    said = [f"{name} {with_interval(*row)}" for name, *row in of_models.itertuples()]
+    what = "Exchanging the last fifth moves a document by this multiple of exchanging the first"
+    return LINES.fill(f"{what} (mean of {len(versions.documents)}): {', '.join(said)}.")

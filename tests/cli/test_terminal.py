@@ -15,7 +15,7 @@ from conftest import docemb
 from docemb_lib.base.progress import log_to_notebook, progress
 from docemb_lib.cli import report, terminal
 from docemb_lib.cli.terminal import PlainConsole, print_table
-from docemb_lib.runs.progress import Progress
+from docemb_lib.runs.sweep import Progress
 
 FOLDER = "tiny-final-student-cosine-lam=0.5-PV-S-384-ReLU-x200-C---700-docs-seed0"
 

@@ -3,7 +3,7 @@
 import pytest
 from conftest import write_files
 
-from docemb_lib.corpus.links import read_links
+from docemb_lib.evaluation.judged import read_links
 
 KNOWN = ["1", "2", "3", "4"]
 PAIRS = [("1", "2"), ("1", "3"), ("4", "1")]

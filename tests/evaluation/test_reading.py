@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from docemb_lib.evaluation.reading import (
+from docemb_lib.evaluation.probes import (
     Versions,
     by_position,
     cut,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from docemb_lib import views
-from docemb_lib.base import files, integrity
-from docemb_lib.base.integrity import CARD, MANIFEST
+from docemb_lib.base import files
+from docemb_lib.base.files import CARD, MANIFEST
 from docemb_lib.runs import store
 from docemb_lib.runs.execution import NOTEBOOK
 from docemb_lib.runs.records import RECORD
@@ -19,7 +19,7 @@ from docemb_lib.settings.profile import Profile
 def forget() -> None:
     """Compare the files of all folders again, as a new process does."""
     files._digests.clear()  # where file times are coarse, all states of a file have one
-    integrity.warn_once.cache_clear()
+    files.warn_once.cache_clear()
     store._opened.clear()
 
 
@@ -72,7 +72,7 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
                 continue  # it may be in the note of a version
             content = file.read_bytes()
             harm(file)
-            assert integrity.damaged(folder, MANIFEST) == [file]
+            assert files.damaged(folder, MANIFEST) == [file]
             file.write_bytes(content)
             forget()
     # One file of every folder.

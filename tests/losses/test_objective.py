@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from docemb_lib.losses.contextual import CCA, Projection, SoftCCA
+from docemb_lib.losses.contextual import CCA, InfoNCE, PairObjective, Projection, SoftCCA
 from docemb_lib.losses.objective import Objective, Teaching, Weighting, group_sizes
-from docemb_lib.losses.pairs import InfoNCE, PairObjective
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin
 
 W, D, C, P = 3, 8, 5, 6  # widths: words, student (and structural), contextual, projected

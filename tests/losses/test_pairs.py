@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from docemb_lib.losses import InfoNCE, MaskedLanguageHead
-from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.losses.contextual import NO_LABEL
 
 
 def cosine(a, b):

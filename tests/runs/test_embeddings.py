@@ -9,7 +9,7 @@ import pytest
 from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MANIFEST
+from docemb_lib.base.files import MANIFEST
 from docemb_lib.runs import store
 from docemb_lib.runs.embeddings import ROWS, Embedder, embed_once, root_of
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docemb_lib.runs.progress import Progress, already_there
+from docemb_lib.runs.sweep import Progress, already_there
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ def terminal(monkeypatch):
     """The stderr of a process in a terminal of 60 columns."""
     screen = io.StringIO()
     screen.isatty = lambda: True
-    monkeypatch.setattr("docemb_lib.runs.progress.sys", SimpleNamespace(stderr=screen))
+    monkeypatch.setattr("docemb_lib.runs.sweep.sys", SimpleNamespace(stderr=screen))
     monkeypatch.setenv("COLUMNS", "60")
     return screen
 

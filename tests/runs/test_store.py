@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from docemb_lib.base.errors import InputError, Stopped
-from docemb_lib.base.files import fingerprint_of
-from docemb_lib.base.integrity import MANIFEST
+from docemb_lib.base.files import MANIFEST, fingerprint_of
 from docemb_lib.runs import store
 from docemb_lib.runs.store import cached, folder_of, is_whole, link, revision
 

@@ -6,7 +6,7 @@ import pytest
 
 from docemb_lib.runs.embeddings import teacher_embedder
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.user_code import load_class
+from docemb_lib.settings.files import load_class
 
 LOSS = """
 from docemb_lib.losses import StructuralLoss

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from docemb_lib.losses import MSE
-from docemb_lib.settings.user_code import load_class, sources_of
+from docemb_lib.settings.files import load_class, sources_of
 
 TEXT = "from my_helper import BY\nclass Loss:\n    by = BY\n"
 

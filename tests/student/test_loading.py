@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 
 from docemb_lib.losses import MaskedLanguageHead
-from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.losses.contextual import NO_LABEL
 from docemb_lib.student import Student, count_tokens, pack
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.teachers import SBERT

@@ -6,7 +6,7 @@ from docemb_lib.runs.grids import grid
 from docemb_lib.runs.run import Run, begin
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.thesis.settings_table import settings
+from docemb_lib.thesis.tables import settings
 
 
 def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 
 from docemb_lib.base.errors import Stopped
-from docemb_lib.base.integrity import MARKER
+from docemb_lib.base.files import MARKER
 from docemb_lib.losses import Weighting
 from docemb_lib.training import trainer
 from docemb_lib.training.trainer import remove_checkpoints

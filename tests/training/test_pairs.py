@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.losses import InfoNCE
-from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.losses.contextual import NO_LABEL
 from docemb_lib.packed.packing import pack, token_batches
 from docemb_lib.training import pairs as module
 from docemb_lib.training.batches import Cut

@@ -13,8 +13,7 @@ from training import distil
 
 from docemb_lib import views
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
-from docemb_lib.evaluation.probes import probe
-from docemb_lib.evaluation.reading import Versions
+from docemb_lib.evaluation.probes import Versions, probe
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model, scored_model, student_model
