@@ -10,6 +10,7 @@ from docemb_lib.cli.terminal import console, print_lines, print_table
 from docemb_lib.evaluation.scoreboard import METRIC_NAMES
 from docemb_lib.runs import records
 from docemb_lib.runs.execution import NOTEBOOK
+from docemb_lib.runs.kernels import printed, tagged
 from docemb_lib.runs.plan import Step, runs_of
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
@@ -110,10 +111,9 @@ def print_evaluation(final: Final, metric: str = "map") -> None:
 
 
 def conclusion_of(run: Run) -> str:
-    """What the cells tagged `conclusion` of the executed notebook have printed."""
-    cells = nbformat.read(run.folder / NOTEBOOK, as_version=4).cells
-    concluding = [cell for cell in cells if "conclusion" in cell.metadata.get("tags", ())]
-    return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
+    """What the executed notebook has printed in its cells tagged `found` and `conclusion`."""
+    notebook = nbformat.read(run.folder / NOTEBOOK, as_version=4)
+    return printed(tagged(notebook, "found", "conclusion"))
 
 
 def _done(planned: Sequence[Run]) -> dict[Run, records.Record]:

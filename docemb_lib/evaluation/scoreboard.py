@@ -179,19 +179,20 @@ def standing(
 def would_show(tests: pd.DataFrame) -> str:
     """Write what it takes to show the nearest of the differences that are not shown, as a clause.
 
-    An example is `; 104 examples can show .031, about 480 this`, whose second number is left out
-    where it is beyond reach; "" where all are shown, or models agree on every example. tests: see
-    `verdicts`.
+    An example is `; 104 examples show differences from .031 on, this one would need about 480`,
+    whose second part is left out where it is beyond reach; "" where all are shown, or models agree
+    on every example. tests: see `verdicts`.
     """
     unclear = tests[(tests["verdict"] == UNCLEAR) & (tests["detectable"] > 0)]
     if unclear.empty:
         return ""
     nearest = unclear.sort_values("needed").iloc[0]
     examples = nearest["examples"]
-    clause = f"; {examples:,} examples can show {nearest['detectable']:.3f}".replace("0.", ".", 1)
+    shown = f"{nearest['detectable']:.3f}".removeprefix("0")
+    clause = f"; {examples:,} examples show differences from {shown} on"
     needed = nearest["needed"]
     if needed <= REACHABLE * examples:
-        clause += f", about {float(f'{needed:.2g}'):,.0f} this"
+        clause += f", this one would need about {float(f'{needed:.2g}'):,.0f}"
     return clause
 
 
@@ -199,8 +200,8 @@ def told(tests: pd.DataFrame) -> str:
     """Write the tests of one model against another in words, by verdict.
 
     An example is `better on halves (+.041, p .002) and in the mean (+.020, p .013); not shown to
-    differ on package (-.014, p .84; 104 examples can show .031, about 480 this)`. tests: see
-    `verdicts`; p-values are corrected.
+    differ on package (-.014, p .84; 104 examples show differences from .031 on, this one would
+    need about 480)`. tests: see `verdicts`; p-values are corrected.
     """
     clauses = []
     for verdict in (BETTER, WORSE, UNCLEAR):

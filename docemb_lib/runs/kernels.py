@@ -5,18 +5,21 @@ the same time race for TCP ports. It ends with the process that started it. Wher
 interrupted, as by Ctrl-C, it interrupts the kernel, whose training then writes a checkpoint.
 """
 
+import ast
 import io
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import nbformat
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.channels import AsyncZMQSocketChannel
+from nbformat import NotebookNode
 from traitlets.config import Config
 
 from docemb_lib.base import worker_pool
@@ -99,21 +102,64 @@ def execute_notebook(
                 f"--IPKernelApp.exec_lines={first_line}",
             ],
         )
-    _coalesce_streams(copy)
+    _edit_for_readers(copy)
 
 
-def _coalesce_streams(copy: Path) -> None:
-    """Keep the last state of each progress bar.
+def _edit_for_readers(copy: Path) -> None:
+    """Edit an executed copy: bars have their last state, and the answer stands below the title.
 
-    nbclient can do it during the execution, but then outputs that are updated later lose their
-    place.
+    nbclient can keep the last states during the execution, but then outputs that are updated later
+    lose their place.
     """
-    import nbformat
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     executed = nbformat.read(copy, as_version=4)
     notebook, _ = CoalesceStreamsPreprocessor().preprocess(executed, {})
+    _set_parameters(notebook)
+    _put_answer_first(notebook)
     nbformat.write(notebook, copy)
+
+
+def tagged(notebook: NotebookNode, *tags: str) -> list[NotebookNode]:
+    """The cells of a notebook that have one of the tags."""
+    return [cell for cell in notebook.cells if {*tags} & {*cell.metadata.get("tags", ())}]
+
+
+def printed(cells: Iterable[NotebookNode]) -> str:
+    """What cells have printed."""
+    return "".join(output.get("text", "") for cell in cells for output in cell.outputs).strip()
+
+
+def _set_parameters(notebook: NotebookNode) -> None:
+    """Write the injected values into the cell of parameters, and drop the cell that has them."""
+    (cell,) = tagged(notebook, "parameters")
+    for injected in tagged(notebook, "injected-parameters"):
+        given = {}
+        for statement in ast.parse(injected.source).body:
+            name, _, value = ast.unparse(statement).partition(" = ")
+            given[name] = value
+        lines = cell.source.splitlines()
+        for statement in ast.parse(cell.source).body:
+            name, _, _ = ast.unparse(statement).partition(" = ")
+            if name in given:
+                row = statement.lineno - 1
+                lines[row] = f"{name} = {given[name]}{lines[row][statement.end_col_offset :]}"
+        cell.source = "\n".join(lines)
+        notebook.cells.remove(injected)
+
+
+def _put_answer_first(notebook: NotebookNode) -> None:
+    """Show below the title what the cell tagged `found` has printed, with the cell `picture`."""
+    text = printed(tagged(notebook, "found"))
+    if not text:
+        return
+    answer = nbformat.v4.new_markdown_cell(f"**What was found**\n\n{text}")
+    for output in (output for cell in tagged(notebook, "picture") for output in cell.outputs):
+        if "image/png" in output.get("data", {}):
+            answer.source += "\n\n![what was found](attachment:found.png)"
+            answer.attachments = {"found.png": {"image/png": output.data["image/png"]}}
+            break
+    notebook.cells.insert(1, answer)
 
 
 class _LastLine(io.TextIOBase):

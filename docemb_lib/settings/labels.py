@@ -89,7 +89,8 @@ def student_name(p: Parameters, *, from_pairs: bool = False) -> str:
     if from_pairs:
         return "SimDE" if p.pairs == "halves" else "SimCSE"
     if p.structural_loss is None:
-        return f"{p.contextual_teacher} alone"
+        loss = "" if p.contextual_loss == "soft-cca" else f" ({p.contextual_loss})"
+        return f"{p.contextual_teacher} alone{loss}"
     name = f"S ({p.structural_loss})"
     if p.contextual_teacher is not None:
         name = f"{name}+{p.contextual_teacher}".replace(" (cosine)", "")

@@ -115,13 +115,13 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
         if entry.record is None:
             continue
         name = typeset(entry.label)
-        model = _recorded_model(entry.record, entry.model, name)
+        model = recorded_model(entry.record, entry.model, name)
         if model is not None:
             others[name] = Other(entry.key, model)
     return others, elsewhere
 
 
-def _recorded_model(record: Record, label: str, name: str) -> Model | None:
+def recorded_model(record: Record, label: str, name: str) -> Model | None:
     """The student of a record, in the form that is compared, with a name; None: it has none."""
     table = record.table("models")
     forms = {}
@@ -151,7 +151,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     for record in run.comparable():
         key = run.of_record(record)
         seed = key.parameters["seed"]
-        model = _recorded_model(record, record.label, f"{record.label}, seed {seed}")
+        model = recorded_model(record, record.label, f"{record.label}, seed {seed}")
         if model is None or key.only("documents") != run.only("documents"):
             continue
         if key.same_but("seed") == run.same_but("seed"):

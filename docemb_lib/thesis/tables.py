@@ -1,6 +1,7 @@
 """Tables of the thesis as data frames, and the settings of a run beside those of its paper."""
 
 from dataclasses import dataclass
+from html import escape
 
 import pandas as pd
 
@@ -101,30 +102,31 @@ OF_SIMDE = {
 }
 # Notebook parameters with one value in a paper; others vary there.
 PARAMETERS = {"delta", "beta", "pair_temperature", "mlm_weight"}
-IN_PAPER = "in the paper"
 LONGFORMER = "allenai/longformer-base-4096"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run. In a notebook those that are as in the paper are folded.
+    """The settings of a run beside those of its paper, in a notebook folded to one line.
 
-    Both tables have the columns `value` and `in the paper`, the latter empty where it is equal.
+    Both tables have a column `value` and one for the paper, which is empty where it is equal.
     """
 
+    label: str  # of the run
     listed: pd.DataFrame  # the parameters that count, and a row per section that differs
     every: pd.DataFrame  # a row per setting
 
     def __repr__(self) -> str:
-        return f"{self.listed}\n{self._summary}: thesis.settings(run).every"
+        return f"{self._summary}: see its .every"
 
     def _repr_html_(self) -> str:
-        every = f"<details><summary>{self._summary}</summary>{self.every.to_html()}</details>"
-        return f"{self.listed.to_html()}{every}"
+        summary = f"<summary>{escape(self._summary)}</summary>"
+        every = f"<details><summary>all of them</summary>{self.every.to_html()}</details>"
+        return f"<details>{summary}{self.listed.to_html()}{every}</details>"
 
     @property
     def _summary(self) -> str:
-        return f"all {len(self.every)} settings"
+        return f"{self.label}: {len(self.every)} settings, beside those {self.every.columns[-1]}"
 
 
 def settings(run: Run) -> Settings:
@@ -132,6 +134,7 @@ def settings(run: Run) -> Settings:
 
     The settings of a section of the profile that differ share a row.
     """
+    paper_column = "in the paper" if run.self_supervised else "in the thesis"
     rows = {
         "this run": (run.label, final_name(run) or ""),
         "profile": (run.profile.name, ""),
@@ -153,11 +156,12 @@ def settings(run: Run) -> Settings:
     for section, fields in differing.items():
         values = ", ".join(f"{field} {value}" for field, value, _ in fields)
         listed[section] = (values, ", ".join(f"{field} {paper}" for field, _, paper in fields))
-    return Settings(_table(listed), _table({**rows, **every}))
-
-
-def _table(rows: dict[str, tuple[str, str]]) -> pd.DataFrame:
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["value", IN_PAPER])
+    columns = ["value", paper_column]
+    tables = [
+        pd.DataFrame.from_dict(table, orient="index", columns=columns)
+        for table in (listed, {**rows, **every})
+    ]
+    return Settings(run.label, *tables)
 
 
 def _settings_of(run: Run) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Data for the figures and tables of the notebooks, from a run, its stages and recorded runs."""
 
+from docemb_lib.views.compared import compared, recorded
 from docemb_lib.views.corpus import (
     corpus_statistics,
     described_tasks,
@@ -31,6 +32,7 @@ from docemb_lib.views.students import (
 
 __all__ = [
     "ThreeDocuments",
+    "compared",
     "contextual_losses",
     "corpus_statistics",
     "counted_endings",
@@ -44,6 +46,7 @@ __all__ = [
     "objectives_of",
     "probes_of_teachers",
     "readings",
+    "recorded",
     "seen_by_models",
     "structural_limit",
     "students_of_runs",

@@ -193,8 +193,8 @@ def test_the_board_of_further_metrics_has_all_but_the_first_of_each_task() -> No
 @pytest.mark.parametrize(
     ("needed", "expected"),
     [
-        (484.2, "; 1,104 examples can show .031, about 480 this"),
-        (110_500.0, "; 1,104 examples can show .031"),
+        (484.2, "; 1,104 examples show differences from .031 on, this one would need about 480"),
+        (110_500.0, "; 1,104 examples show differences from .031 on"),
     ],
 )
 def test_the_nearest_of_what_is_not_shown_says_what_it_takes(needed: float, expected: str) -> None:

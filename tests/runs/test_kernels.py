@@ -108,6 +108,38 @@ def test_a_kernel_polls_and_has_parameters_environment_folder_and_short_socket_p
     assert not Path(connection_file).parent.exists()
 
 
+ANSWERING = """
+import matplotlib.pyplot as plt
+plt.plot([0, 1])
+plt.show()
+"""
+
+
+def test_a_copy_shows_its_parameters_once_and_what_was_found_below_its_title(tmp_path):
+    cells = [
+        nbformat.v4.new_markdown_cell("# 05 · Weighting"),
+        nbformat.v4.new_code_cell(
+            'lam = None  # weight, "as # is"\nseed = 0  # of all',
+            metadata={"tags": ["parameters"]},
+        ),
+        nbformat.v4.new_code_cell(
+            "%matplotlib inline\n" + ANSWERING, metadata={"tags": ["picture"]}
+        ),
+        nbformat.v4.new_code_cell("print(f'λ is {lam}.')", metadata={"tags": ["found"]}),
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    source = tmp_path / "source.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), source)
+    kernels.execute_notebook(source, tmp_path / "copy.ipynb", {"lam": 0.7}, lambda line: None)
+    _, answer, parameters, picture, found = nbformat.read(tmp_path / "copy.ipynb", 4).cells
+    assert parameters.source == 'lam = 0.7  # weight, "as # is"\nseed = 0  # of all'
+    assert "λ is 0.7." in answer.source
+    assert "attachment:found.png" in answer.source
+    (drawn,) = [output for output in picture.outputs if "data" in output]
+    assert answer.attachments["found.png"]["image/png"] == drawn.data["image/png"]
+    assert kernels.printed([found]) == "λ is 0.7."
+
+
 def test_a_kernel_is_gone_soon_after_its_process_was_killed(notebook, workspace_root):
     pid = workspace_root / "pid"
     notebook(f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)")

@@ -1,13 +1,17 @@
 """What notebooks conclude, on invented answers to a hundred examples of each of two tasks."""
 
+import re
+
 import numpy as np
 import pytest
 
+from docemb_lib import views
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import over_seeds
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import StudentForms, scored_model
 from docemb_lib.runs.scores import Scorer
+from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis import conclusion, over_recorded_seeds
 
 UNTRAINED = "student before distillation"
@@ -38,8 +42,8 @@ def student(label, fingerprint):
 
 
 @pytest.fixture
-def concluded(make_run, monkeypatch):
-    """The conclusion of the last of some runs, as one line; the others are recorded."""
+def last_run(make_run, monkeypatch):
+    """The last of some runs; the others are recorded."""
 
     def score(right):
         answers = (np.arange(100) < right).astype(np.float32)[None]
@@ -57,7 +61,7 @@ def concluded(make_run, monkeypatch):
     monkeypatch.setattr(Scorer, "by_round", by_round)
     monkeypatch.setattr(Scorer, "is_scored", lambda _, model: True)
 
-    def conclude(*runs, final=False, note=""):
+    def last(*runs, note=""):
         for place, parameters in enumerate(runs, 1):
             run = make_run(**parameters)
             run.references = [scored_model(Identity(Kind.SBERT_TRUNCATED), SBERT_TRUNCATED)]
@@ -70,9 +74,32 @@ def concluded(make_run, monkeypatch):
             run.collapse_note = note
             if place < len(runs):
                 run.finish({}, scores=run.scores(), tables=run.evaluation.tables)
+        return run
+
+    return last
+
+
+@pytest.fixture
+def concluded(last_run):
+    """The conclusion of the last of some runs, as one line; the others are recorded."""
+
+    def conclude(*runs, final=False, note=""):
+        run = last_run(*runs, note=note)
         return " ".join(conclusion(run, run.evaluation if final else None).split())
 
     return conclude
+
+
+def test_recorded_models_have_short_names_and_are_compared_by_paired_tests(last_run):
+    scores = views.recorded(last_run({**COSINE, "documents": 30}, MARGIN, COSINE, HALF))
+    sbert = f"SBERT-{Profile.load('small').structural_teacher.max_tokens}"
+    assert {*scores} == {"S+PV", "S (cosine)", "S (max-margin)", "start", sbert}
+    said = " ".join(views.compared(scores, "S+PV", "S (cosine)").split())
+    means = re.findall(r"\((\.\d+) \[", said)
+    assert means == [".650", ".650"]
+    assert "better on package (+.200, p < .001); worse on halves (-.200, p < .001)" in said
+    missing = "Not compared, because it is not recorded: S (mse)."
+    assert views.compared(scores, "S (mse)", "start") == missing
 
 
 def test_a_run_is_compared_with_its_start_on_each_task(concluded):
@@ -86,8 +113,8 @@ def test_a_contextual_teacher_may_give_to_one_task_what_it_takes_from_another(co
     assert (
         "Beside the same student without the contextual teacher (only-structural, cosine) it is "
         "better on package (+.200, p < .001); worse on halves (-.200, p < .001); not shown to "
-        "differ in the mean (+.000, p 1.000; 200 examples can show .089): what the contextual "
-        "teacher gives to package, it takes from halves."
+        "differ in the mean (+.000, p 1.000; 200 examples show differences from .089 on): what the "
+        "contextual teacher gives to package, it takes from halves."
     ) in concluded(COSINE, HALF)
 
 
@@ -104,7 +131,7 @@ def test_only_a_run_with_the_same_structural_loss_shows_what_is_added(concluded,
             "has the best mean, the same as cosine; by paired tests it is better than cosine and "
             "“max-margin, MSE, γ 1” on package; better than “max-margin, MSE, γ 1” on halves and "
             "in the mean; worse than cosine on halves; not shown to differ from cosine in the "
-            "mean; 200 examples can show .089.",
+            "mean; 200 examples show differences from .089 on.",
         )
     ],
 )

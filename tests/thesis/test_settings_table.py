@@ -29,10 +29,11 @@ def test_the_first_table_lists_what_varies_or_differs_and_folds_the_rest():
     sections = ["corpus", "structural_teacher", "contextual_teachers", "student"]
     sections += ["training", "head"]
     assert table.listed.index.tolist() == parameters + sections
-    assert table.listed["in the paper"]["training"].startswith("learning_rate 0.0001")
+    assert table.listed["in the thesis"]["training"].startswith("learning_rate 0.0001")
     assert "warmup" not in table.listed["value"]["training"]  # as in the paper
     page = table._repr_html_()
-    folded = page[page.index("<details>") : page.index("</details>")]
+    assert page.startswith("<details><summary>MSE: ")
+    folded = page[page.rindex("<details>") :]
     assert "training.warmup" in folded
     assert "training.warmup" not in page.replace(folded, "") + repr(table)
 

@@ -395,7 +395,7 @@ def of_both():
 
 
 def test_read_are_documents_of_about_twice_what_the_teacher_reads(make_run, monkeypatch):
-    monkeypatch.setattr(views.reading, "READ", 2)
+    monkeypatch.setattr(views.students, "READ", 2)
     run = make_run("05_weighting")
     texts = list(map(nine_words, [*NAMES, "four"]))
     give_documents(run, texts, [100, 600, 3000, 500])
