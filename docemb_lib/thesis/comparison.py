@@ -64,20 +64,17 @@ class Entry(NamedTuple):
     record: Record | None = None  # None for the run that is being made
 
 
-def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) -> pd.DataFrame:
+def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     """The scores of this run and of comparable recorded runs of its notebook, for `plot_runs`.
 
-    `scores` are those of this run's model and of its baselines. With `source`, only the models of
-    this figure of the thesis are returned, with its values. Runs with a contextual teacher are
+    `scores` are those of this run's model and of its baselines. Runs with a contextual teacher are
     shown with the runs of the structural notebook that have the same structural loss, documents and
     seed. Returns the rows of all runs, then each baseline once, with the columns own (whether it is
     the model of a run), group (the categories, in order, that the thesis' figure colours), thesis
     (see `ThesisValues`) and its box (see `PUBLISHED_BOX`). Equal labels get the parameters that
     differ.
     """
-    return _rows_of(
-        run, entries_beside(run, scores), ThesisValues(run.notebook, run.profile, source)
-    )
+    return _rows_of(run, entries_beside(run, scores), ThesisValues(run.notebook, run.profile))
 
 
 def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -19,6 +19,7 @@ from docemb_lib.runs.models import Model, student_model, teacher_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
+from docemb_lib.settings.labels import student_name, typeset
 from docemb_lib.settings.notebooks import PROJECTIONS
 from docemb_lib.thesis.comparison import LINES, structural_only
 from docemb_lib.views.corpus import SHOWN, structural_limit
@@ -47,16 +48,20 @@ def taught(run: Run) -> str:
     )
 
 
-def students_of_runs(run: Run) -> list[Model]:
-    """The untrained student, that of this run, and those of comparable recorded runs, by label.
+def students_of_runs(run: Run) -> dict[str, Model]:
+    """The student of this run and those of comparable recorded runs, by the label of the run.
 
-    Recorded runs count if they have as many documents as this run, and its seed.
+    Recorded runs count if they have as many documents as this run, and its seed. The students are
+    called by their short names, as in `recorded`.
     """
-    models = [run.untrained, run.model]
+    students = {run.label: run.model.called(student_name(run.profile.parameters))}
     for record in _alike(run):
         if record.student_folder is not None:
-            models.append(student_model(record.label, record.student_folder))
-    return models
+            name = student_name(run.of_record(record).profile.parameters)
+            if any(name == student.label for student in students.values()):
+                name = typeset(record.label)
+            students[record.label] = student_model(name, record.student_folder)
+    return students
 
 
 def _alike(run: Run) -> list[Record]:

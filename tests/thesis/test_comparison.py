@@ -199,16 +199,6 @@ def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
     assert other.label in table_of(run).index
 
 
-def test_figure_4_2_has_the_plain_losses_with_the_values_of_that_figure(a_run, with_scores):
-    cosine = with_scores("03_structural", structural_loss="cosine")
-    with_scores("03_structural", structural_loss="max-margin", gamma=1.0)
-    run = a_run("03_structural", structural_loss="mse")
-    frame = scores_of_runs(run, scores_of(run.label, 0.2), "figure 4.2")
-    values = frame.drop_duplicates("model").set_index("model")["thesis"].to_dict()
-    assert values == {run.label: 0.8205, cosine.label: 0.9503, BASELINE: 0.9307}
-    assert frame["group"].cat.categories.tolist() == ["MSE", "cosine", "baseline"]
-
-
 def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, small):
     cosine, other = (grid(f"weighting-{name}", small)[0] for name in ("cosine", "max-margin"))
     with_scores("03_structural", structural_loss="cosine")

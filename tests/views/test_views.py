@@ -16,7 +16,7 @@ from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import Versions, probe
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.kinds import Identity, Kind
-from docemb_lib.runs.models import Model, scored_model, student_model
+from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.store import cached, relative
 from docemb_lib.runs.students import Students, make_objective
@@ -266,7 +266,7 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
     assert three.y.shape == three.t.shape == (3, 16)
 
 
-def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(make_run):
+def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_names(make_run):
     def student(name):
         return cached(
             "student", {"name": name}, lambda folder: (folder / "a.json").write_text(f'"{name}"')
@@ -274,7 +274,6 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(m
 
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own"))
-    run.untrained = scored_model(Identity(Kind.UNTRAINED), "0")
     others = [
         {"structural_loss": "cosine"},
         {"structural_loss": "max-margin", "gamma": 0.7},
@@ -289,17 +288,16 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(m
     make_run("03_structural", structural_loss="contrastive").finish(
         {}, student="outputs/artefacts/student/deleted"
     )
-    models = views.students_of_runs(run)
-    labels = [model.label for model in models]
-    assert labels == [
-        "student before distillation",
-        "max-margin;MSE;γ=1.0",
-        "MSE",
-        "cosine",
-        "max-margin;MSE;γ=0.7",
-        "max-margin;MSE;γ=1.5",
-    ]
-    assert len({model.fingerprint for model in models}) == len(models)
+    students = views.students_of_runs(run)
+    assert {label: student.label for label, student in students.items()} == {
+        "max-margin;MSE;γ=1.0": "S (max-margin)",
+        "MSE": "S (mse)",
+        "cosine": "S (cosine)",
+        "max-margin;MSE;γ=0.7": "max-margin, MSE, γ .7",
+        "max-margin;MSE;γ=1.5": "max-margin, MSE, γ 1.5",
+    }
+    assert [*students] == [run.label, *sorted({*students} - {run.label})]
+    assert len({student.fingerprint for student in students.values()}) == len(students)
 
 
 def test_a_probe_is_fitted_on_few_documents_of_tasks_and_measured_by_length(make_run, monkeypatch):
