@@ -16,7 +16,6 @@ from docemb_lib.evaluation.probes import (
     tidy_distances,
 )
 from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
-from docemb_lib.figures.names import named, short_names
 from docemb_lib.figures.style import WIDTH
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
@@ -49,7 +48,7 @@ def distances_to_teacher(
         for distance in UNITS:
             measured = measure_distances(student, teacher, distance=distance, negatives=negatives)
             frames.append(tidy_distances(measured).assign(model=model.label, distance=distance))
-    return named(pd.concat(frames, ignore_index=True), short_names(run))
+    return pd.concat(frames, ignore_index=True)
 
 
 def distance_explorer(distances: pd.DataFrame) -> ipywidgets.VBox | None:
