@@ -31,8 +31,10 @@ FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # FORMATS in messages
 DATA_FILES = ".jsonl, .ndjson, .json, .csv, .tsv (each also .gz) or .parquet"
 TEXTS = (".txt", ".md")  # endings of the files of a folder that are documents
+ABOUT = ("README", "LICENSE", "CHANGELOG")  # texts of a folder that are about it
 IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid")  # fields that may hold an id; the first one
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+LONGEST = 50_000_000  # characters of a document, which is held in memory several times
 BATCH = 256  # rows of a Parquet file held in memory
 REPORTED = 10  # bad rows and files that are named; the others are counted
 OBJECTS = "write an object with fields on each line, or an array of objects"
@@ -65,7 +67,8 @@ class Problems:
 
     def pass_over(self, file: Path) -> None:
         """Count a file that is not read, by its kind."""
-        self.left_out[file.suffix.lower() or "without an ending"] += 1
+        kind = file.name if file.suffix.lower() in TEXTS else file.suffix.lower()
+        self.left_out[kind or "without an ending"] += 1
 
     def end(self, place: object) -> None:
         """Say in one line what is left out of a place."""
@@ -95,7 +98,7 @@ class Row(NamedTuple):
         """Return the error for the first of these fields, which does not hold what it must."""
         name = field_in(self.fields, *names)
         value = "missing" if name is None else f"{self.fields[name]!r:.40}"
-        fields = ", ".join(map(repr, sorted(self.fields)))
+        fields = ", ".join(map(repr, sorted(self.fields)[:REPORTED]))
         return self.bad(
             f"the field {name or names[0]!r} must hold {wanted}, but it is {value}; mend it, name "
             f"another of the fields {fields}"
@@ -166,17 +169,17 @@ def local_documents(
                 yield document
         if len(ids) == before:
             problems.end(place)
-            raise InputError(
-                f"{place}: it holds no document; add rows to a file, or .txt or .md files to a "
-                f"folder, or name data files, as in {place}/*.parquet"
-            )
+            data = [kind for kind, _ in problems.left_out.most_common() if kind in FORMATS]
+            mend = f"name its files, as in '{place}/**/*{data[0]}'" if data else "add some"
+            raise InputError(f"{place}: it holds no document (rows, .txt or .md files); {mend}")
     problems.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
 
 
 def _folder_rows(folder: Path, prefix: str, problems: Problems) -> Iterator[Row]:
     """Yield the text files of a folder as rows, with prefix and path as their ids."""
     for file in visible_files(folder):
-        if file.suffix.lower() in TEXTS:
+        about = file.parent == folder and file.stem.upper() in ABOUT
+        if file.suffix.lower() in TEXTS and not about:
             with problems.collecting():
                 yield text_row(file, id=(prefix / file.relative_to(folder)).as_posix())
         else:
@@ -211,6 +214,8 @@ def _check(document: Document, ids: Collection[str], row: Row) -> None:
     """Raise InputError for a blank or binary text, and for an id that is among `ids`."""
     if not document.text.strip():
         raise row.bad("the text is blank; write one")
+    if len(document.text) > LONGEST:
+        raise row.bad(f"the text has more than {LONGEST:,} characters; cut it into documents")
     if "\0" in document.text:
         raise row.bad("the text holds NUL bytes; save it again as UTF-8")
     if document.id in ids:
@@ -341,6 +346,9 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
     lines = lines_of(file)
     first = next(filter(str.strip, lines), "")
+    if first.startswith("sep="):  # as Excel writes it
+        delimiter = first[4]
+        first = next(lines, "")
     cut = partial(csv.reader, delimiter=delimiter or _delimiter(first, file), skipinitialspace=True)
     names = [name.strip() for name in next(cut([first]), [])]
     if named and len({*names}) < len(names):
@@ -416,7 +424,10 @@ def _whole(file: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeError as error:
-        raise InputError(f"{file}: the file is not in UTF-8; save it again, as UTF-8") from error
+        mend = (
+            "save it again, as by `iconv -f WINDOWS-1252 -t UTF-8` from Windows in Western Europe"
+        )
+        raise InputError(f"{file}: the file is not in UTF-8; {mend}") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(
             f"{file}: the file cannot be read ({error}); save it again, whole"
@@ -432,6 +443,8 @@ def text_of(row: Row, names: Sequence[str]) -> str:
     texts = []
     for name in names:
         value = row.get(name)
+        if isinstance(value, list) and all(isinstance(part, str) for part in value):
+            value = "\n\n".join(value)  # of paragraphs
         if isinstance(value, str):
             texts.append(value)
         elif value is not None or len(names) == 1 or field_in(row.fields, name) is None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.reader import (
+    TEXTS,
     Problems,
     clean,
     field_in,
@@ -29,6 +30,12 @@ from docemb_lib.settings.sections import OwnTask, SplitName
 TARGET = {2: 1, 3: 1, 4: 2}  # the column of the second id, by the number of columns
 
 Links = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
+logger = logging.getLogger(__name__)
+
+TITLE = "title"  # stands above the text of a document or query of BEIR
+SHOWN = 3  # ids in a message
+
+Texts = Mapping[str, str]  # of documents or queries, by id
 
 
 def read_links(file: Path, known: Collection[str], *, skip_bad: bool = False) -> Links:
@@ -38,13 +45,17 @@ def read_links(file: Path, known: Collection[str], *, skip_bad: bool = False) ->
 
     Args:
         known: the ids of documents and queries. A first row with none of them is a line of names.
+            Ids of a folder may lack the endings of its files.
         skip_bad: leave out bad rows, with a warning.
     """
     problems = Problems(skip_bad=skip_bad)
     links: Links = {}
+    full = {Path(id).with_suffix("").as_posix(): id for id in known if id.endswith(TEXTS)}
+    full |= {id: id for id in known}
     for row in read_table(file, problems, named=False):
         with problems.collecting():
             values = [clean(value.strip()) for value in row.fields.values()]
+            values = [full.get(value, value) for value in values]
             if len(values) not in TARGET or not all(values):
                 raise row.bad(
                     f"it has {len(values)} values; write two ids, perhaps with a grade, or TREC's "
@@ -58,19 +69,11 @@ def read_links(file: Path, known: Collection[str], *, skip_bad: bool = False) ->
             if not grade.isdecimal():
                 raise row.bad(
                     f"the grade is {grade!r:.40}; write a whole number, 1 or more for a document "
-                    "to find"
+                    "to find, as for scores above a threshold"
                 )
             links.setdefault(source, {})[target] = int(grade)
     problems.end(file)
     return links
-
-
-logger = logging.getLogger(__name__)
-
-TITLE = "title"  # stands above the text of a document or query of BEIR
-SHOWN = 3  # ids in a message
-
-Texts = Mapping[str, str]  # of documents or queries, by id
 
 
 def retrieval_task(settings: OwnTask) -> Retrieval:

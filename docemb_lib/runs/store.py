@@ -37,7 +37,7 @@ from docemb_lib.settings.files import find_root
 logger = logging.getLogger(__name__)
 
 # Raise it when the same inputs would give another result, or files of another form.
-VERSION = 13
+VERSION = 14
 PARTIAL = ".partial"  # the end of the name of a folder that is being built
 FULL = 2**20  # a disk with fewer free bytes counts as full
 # The packages that results depend on.

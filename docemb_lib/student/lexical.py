@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import hash_of
 from docemb_lib.base.pretrained import one_line
 from docemb_lib.student.loading import find_file, read_modules
 
@@ -47,7 +48,7 @@ def fit_lexical_half(
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM
             to MOST_DIM.
         weight: w between 0 and 1; None: chosen without labels, see `balance`.
-        count: the number of documents to embed, evenly spaced in the collection. None: all.
+        count: the number of documents to embed, drawn by the hashes of their texts. None: all.
 
     Raises InputError for fewer documents or words than `dim`, documents alike, and a weight out of
     range.
@@ -64,8 +65,8 @@ def fit_lexical_half(
     if dim < 1:
         raise InputError(f"dim: got {dim}; give 1 or more")
     lsa = LSA(dim).fit(texts)
-    spaced = np.linspace(0, len(texts) - 1, min(count or len(texts), len(texts)))
-    sample = [texts[row] for row in np.unique(spaced.astype(int))]
+    # By their hashes, so that the order of the collection decides nothing.
+    sample = sorted(texts, key=hash_of)[:count]
     lexical = torch.from_numpy(lsa.embed(sample))  # (N, L)
     if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
         problem = f"all {len(texts)} documents have the same lexical embedding"

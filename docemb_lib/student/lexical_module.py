@@ -36,6 +36,10 @@ UNSPACED = regex.compile(
     r"(?V1)[\w&&[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+"
 )
 CHARACTER = regex.compile(r"\X")  # with its marks
+# Soft hyphens, joiners, the lengthening of Arabic words, points of Arabic and Hebrew; not U+200B.
+POINTS = r"\u0640\u064B-\u065F\u0670\u0591-\u05BD\u05BF-\u05C2\u05C4\u05C5\u05C7"
+IGNORED = regex.compile(rf"(?V1)[[\p{{DI}}{POINTS}]--\u200B]")
+COUNTED = {"preprocessor": str.casefold, "tokenizer": WORD.findall, "token_pattern": None}
 Features = dict[str, Any]  # what the modules of sentence-transformers hand on
 
 
@@ -102,9 +106,7 @@ class LexicalHalf(nn.Module):
         self.leads = leads
         self.weight_given = weight_given
         self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
-        self.counter = CountVectorizer(
-            vocabulary=vocabulary, dtype=np.float32, tokenizer=WORD.findall, token_pattern=None
-        )
+        self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32, **COUNTED)
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
 
@@ -184,13 +186,15 @@ class LexicalHalf(nn.Module):
 
 
 def spaced(text: str) -> str:
-    """Return the text, composed (NFC), with blanks between words of scripts without spaces.
+    """Return the text in one normal form, with blanks between words of scripts without spaces.
 
-    A character that is a run by itself is a word, too.
+    The form is NFKC without `IGNORED`. A character that is a run by itself is a word, too.
     """
 
     def pairs(run: regex.Match[str]) -> str:
         words = " ".join(map("".join, pairwise(CHARACTER.findall(run[0]))))
         return f" {words or run[0]} "
 
-    return UNSPACED.sub(pairs, unicodedata.normalize("NFC", text))
+    if text.isascii():
+        return text
+    return UNSPACED.sub(pairs, IGNORED.sub("", unicodedata.normalize("NFKC", text)))

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_UNKNOWN = 0.05  # share of tokens
+
 
 class Encoded(NamedTuple):
     """Token ids of each text, and the number of texts that are too long and lose tokens."""
@@ -104,7 +106,7 @@ class Student(Encoder):
         cls,
         path_or_id: str | Path,
         *,
-        pooling: Pooling = "mean",
+        pooling: Pooling | None = None,
         layers: Sequence[int] | None = None,
         max_tokens: int = 4096,
         attention_window: int | None = None,
@@ -113,17 +115,21 @@ class Student(Encoder):
         """Convert a short BERT- or RoBERTa-like encoder, or take a long one as it is.
 
         The student is in eval mode, on the CPU; `loading.convert` describes the conversion. Raises
-        InputError for other architectures.
+        InputError for other architectures, and for modules of sentence-transformers that a student
+        has not, such as a dense layer.
 
-        path_or_id: folder or hub id; layers: those to keep, in this order (None: all); max_tokens:
-        positions, special tokens included; attention_window: both directions together (None: the
-        Longformer's own or 512); dropout: of hidden states and attention (None: the encoder's).
+        path_or_id: folder or hub id; pooling: None for the encoder's own; layers: those to keep, in
+        this order (None: all); max_tokens: positions, special tokens included; attention_window:
+        both directions together (None: the Longformer's own or 512); dropout: of hidden states and
+        attention (None: the encoder's).
         """
         source = resolve(str(path_or_id))
         prompt = export.default_prompt(str(path_or_id))
+        is_long = loading.load_config(source).model_type in loading.LONG
+        own = (export.saved_pooling if is_long else export.encoder_pooling)(str(path_or_id))
         model, tokenizer = loading.convert(source, layers, max_tokens, attention_window, dropout)
         loading.check_tokens(str(path_or_id), model, tokenizer)
-        return cls(model, tokenizer, pooling=pooling, prompt=prompt).eval()
+        return cls(model, tokenizer, pooling=pooling or own, prompt=prompt).eval()
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
@@ -259,11 +265,14 @@ class Student(Encoder):
             check_passages(self, passages)
             compute = partial(rows_with_passages, size=passages)
         truncated: list[bool] = []
+        unknown: list[float] = []  # shares of tokens, by document
         outlines: list[tuple[np.ndarray, np.ndarray]] = []
 
         def tokenize(chunk: list[str]) -> Tokens:
             encodings = self.encodings(chunk)
             truncated.extend(bool(encoding.overflowing) for encoding in encodings)
+            sign = self.tokenizer.unk_token_id
+            unknown.extend(encoding.ids.count(sign) / len(encoding) for encoding in encodings)
             if passages is not None:
                 outlines.extend(outline(encoding, self, passages) for encoding in encodings)
             return [encoding.ids for encoding in encodings]
@@ -274,6 +283,9 @@ class Student(Encoder):
         if any(truncated):
             message = "%d of %d documents are cut at %d tokens"
             logger.warning(message, sum(truncated), len(texts), self.max_tokens)
+        if unknown and np.mean(unknown) > MOST_UNKNOWN:
+            message = "%.0f%% of the tokens are unknown to this encoder; give a multilingual one"
+            logger.warning(message, 100 * np.mean(unknown))
         half = self.lexical
         embeddings = [np.empty((0, self.width), dtype=np.float32)]
         for start in range(0, len(texts), CHUNK):

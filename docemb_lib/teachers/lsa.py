@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 VOCABULARY = "vocabulary.json"
 VECTORS = "lsa.safetensors"
-DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
+DOCUMENTS = 50_000  # documents at most that are fitted: bounds time and memory
 # A word among the first 10 words of a document, where its title stands, counts ten times more,
 # among the first 150 two times more. Chosen on eight collections (outputs/published/LOG.md).
 LEADS = ((10, 10), (150, 2))
@@ -153,8 +153,7 @@ class LSA:
         documents = len(texts)
         if documents < max(self.dim, MIN_DOCUMENTS):
             raise InputError(f"{self.label}: {documents} documents are too few; {MEND}")
-        if documents > DOCUMENTS:
-            texts = [texts[int(row)] for row in np.linspace(0, documents - 1, DOCUMENTS)]
+        texts = sorted(texts, key=hash_of)[:DOCUMENTS]  # the order of a collection decides nothing
         counter = CountVectorizer(
             min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32, **COUNTED
         )

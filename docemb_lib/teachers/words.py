@@ -36,23 +36,30 @@ UNSPACED = regex.compile(
     r"(?V1)[\w&&[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+"
 )
 CHARACTER = regex.compile(r"\X")  # with its marks
+# Characters that most texts leave out: soft hyphens, joiners, the lengthening of Arabic words, and
+# the points of Arabic and Hebrew. U+200B, of the same class, ends words in Thai.
+POINTS = r"\u0640\u064B-\u065F\u0670\u0591-\u05BD\u05BF-\u05C2\u05C4\u05C5\u05C7"
+IGNORED = regex.compile(rf"(?V1)[[\p{{DI}}{POINTS}]--\u200B]")
 # Options of scikit-learn's counters of words, which are given `spaced` texts.
-COUNTED = {"tokenizer": WORD.findall, "token_pattern": None}
+COUNTED = {"preprocessor": str.casefold, "tokenizer": WORD.findall, "token_pattern": None}
 
 
 def spaced(text: str) -> str:
-    """The text, composed (NFC), with blanks between words of scripts without spaces.
+    """The text in one normal form, with blanks between words of scripts without spaces.
 
-    Each two neighbouring characters of an UNSPACED run are a word, as in Lucene's CJKAnalyzer. A
+    The form is NFKC, in which ligatures and full width are plain letters, without `IGNORED`. Each
+    two neighbouring characters of an UNSPACED run are a word, as in Lucene's CJKAnalyzer. A
     character that is a run by itself is a word, too.
     """
-    composed = unicodedata.normalize("NFC", text)
-    return UNSPACED.sub(lambda run: f" {_pairs(run[0])} ", composed)
+    if text.isascii():
+        return text
+    normal = IGNORED.sub("", unicodedata.normalize("NFKC", text))
+    return UNSPACED.sub(lambda run: f" {_pairs(run[0])} ", normal)
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in lower case and in their order, as COUNTED counts them."""
-    return WORD.findall(spaced(text).lower())
+    """The words of a text, folded to one case and in their order, as COUNTED counts them."""
+    return WORD.findall(spaced(text).casefold())
 
 
 def _pairs(run: str) -> str:

@@ -36,6 +36,13 @@ def test_grades_are_kept(tmp_path):
     assert read_links(tmp_path / "a.txt", KNOWN) == {"1": {"9": 2, "2": 0}}
 
 
+def test_ids_of_a_folder_may_lack_their_endings(tmp_path):
+    write_files(tmp_path, {"a.txt": "a\told/b\nold/b\tc\n"})
+    known = ["a.txt", "old/b.md", "c"]
+    expected = {"a.txt": {"old/b.md": 1}, "old/b.md": {"c": 1}}
+    assert read_links(tmp_path / "a.txt", known) == expected
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -6,6 +6,7 @@ import json
 import pytest
 from conftest import write_files, write_rows
 
+from docemb_lib.corpus import reader
 from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.reader import Problems, Row, local_documents, read_rows, text_of
 
@@ -53,6 +54,7 @@ def test_every_format_gives_the_same_rows(tmp_path, name):
         ("a.csv", 'id;text\na;"one, “two”;\nthree"\nb;größer\n'),
         ("a.csv", 'ID , Text\na,"one, “two”;\nthree"\nb,größer\n'),
         ("a.csv", 'id, text\ra, "one, “two”;\nthree"\rb, größer\r'),
+        ("a.csv", 'sep=;\nid;text\na;"one, “two”;\nthree"\nb;größer\n'),
         ("a.csv", 'text,_id\n"one, “two”;\nthree",a\ngrößer,b\n'),
     ],
 )
@@ -82,9 +84,14 @@ def test_every_layout_gives_the_same_documents(tmp_path, name, content):
         ("folder/b.txt", b"na\0ve", r"b\.txt: the text holds NUL bytes; save it again as UTF-8"),
         ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
         (
+            "folder/parts/0.parquet",
+            b"",
+            r"holds no document .*; name its files, as in '.*/folder/\*\*/\*\.parquet'",
+        ),
+        (
             "folder/b.pdf",
             b"",
-            r"holds no document; .*\.txt or \.md files to a folder, or name data",
+            r"holds no document \(rows, \.txt or \.md files\); add some",
         ),
     ],
 )
@@ -109,6 +116,14 @@ def test_reading_goes_on_after_a_broken_row(tmp_path, bad, caplog):
     assert "left out: 1 × bad row or file; " in caplog.text
 
 
+def test_a_document_has_a_bounded_length(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(reader, "LONGEST", 5)
+    write_files(tmp_path, {"a.txt": "12345"})
+    assert ids(tmp_path) == ["a.txt"]
+    write_files(tmp_path, {"b.txt": "123456"})
+    refused(r"b\.txt: the text has more than 5 characters; cut it", read, tmp_path)
+
+
 def test_a_table_with_two_columns_of_one_name_is_not_read(tmp_path, refused):
     write_files(tmp_path, {"a.csv": "id,text,text\n1,a,b\n"})
     problems = Problems(skip_bad=True)
@@ -130,6 +145,7 @@ def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_pat
         ({"Text": "other", "text": "this"}, "this"),
         ({"Text": "this", "title": "other"}, "this"),
         ({"text": "e\u0301cole"}, "\u00e9cole"),
+        ({"text": ["one", "two"]}, "one\n\ntwo"),
         ({"text": "a\ud83db"}, "a\ufffdb"),
         ({"text": "\ud83d\ude00"}, "😀"),
     ],
@@ -180,13 +196,14 @@ def test_paths_precede_the_ids_of_several_files_and_folders(tmp_path):
 def test_a_folder_gives_its_text_files_and_counts_the_others_by_kind_in_one_line(tmp_path, caplog):
     files = {"b.md": "größer", "a.TXT": "\ufeffHello", "old/c.txt": "third", "._a.md": b"\xff"}
     files |= {f"old/{n}.html": "" for n in range(3)} | {"d.PDF": "", "e": "", "f": ""}
+    files["README.md"] = "about these letters"
     folder = write_files(tmp_path / "letters", {**files, ".ipynb_checkpoints/a.md": "stale"})
     assert read(folder) == [
         Document("a.TXT", "Hello", "letters"),
         Document("b.md", "größer", "letters"),
         Document("old/c.txt", "third", "old"),
     ]
-    expected = "3 × .html, 1 × .pdf, 2 × without an ending"
+    expected = "3 × .html, 1 × .pdf, 1 × README.md, 2 × without an ending"
     assert caplog.messages == [f"{folder}: left out: {expected}"]
 
 

@@ -114,6 +114,9 @@ def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(
     assert [record.getMessage() for record in caplog.records] == [
         "5 of 10 documents are cut at 12 tokens"
     ]
+    caplog.clear()
+    student.embed(["word", "ก ข ค ง", "word"])
+    assert "of the tokens are unknown to this encoder" in caplog.text
 
 
 def test_two_devices_share_the_work(make_student, documents, small_chunks, tmp_path, monkeypatch):
