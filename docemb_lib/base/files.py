@@ -4,7 +4,9 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from docemb_lib.base.errors import InputError
 
 Inputs = Mapping[str, Any]  # JSON; paths become strings
 _digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
+FULL = 2**20  # a disk with fewer free bytes counts as full
 
 
 def digest_of(file: Path) -> str:
@@ -33,9 +36,12 @@ def hash_of(content: str | bytes) -> str:
 
 
 def fingerprint_of(inputs: Inputs) -> str:
-    """16 hexadecimal digits of a hash of `inputs`; the order of keys does not matter."""
+    """16 hexadecimal digits of a hash of `inputs`; the order of keys does not matter.
+
+    Raises TypeError for what is neither JSON nor a path: an array, say, is cut where it is printed.
+    """
     canonical = json.dumps(
-        inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":")
+        inputs, sort_keys=True, ensure_ascii=False, default=os.fspath, separators=(",", ":")
     )
     return hash_of(canonical)[:16]
 
@@ -54,6 +60,21 @@ def read_json(file: Path, mend: str) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
+
+
+@contextmanager
+def room_in(folder: Path) -> Iterator[None]:
+    """Raise InputError in place of any error while the disk of a folder is full.
+
+    Libraries share no error for it.
+    """
+    try:
+        yield
+    except Exception as error:
+        if shutil.disk_usage(folder).free >= FULL:
+            raise
+        mend = "make room and give the same command again"
+        raise InputError(f"{folder}: the disk is full; {mend}") from error
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -98,11 +119,13 @@ def sealed(
 def damaged(folder: Path, manifest: str) -> list[Path]:
     """The files of a published folder that are missing or differ from its manifest.
 
-    A manifest that cannot be read is the one damaged file.
+    A manifest that cannot be read, or is that of a folder of another name, is the one damaged file.
     """
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
         digests = listed["files"].items()
+        if listed.get("name", folder.name) != folder.name:
+            raise ValueError("it is that of another folder")
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
         return [folder / manifest]
     files = ((folder / name, digest) for name, digest in digests)

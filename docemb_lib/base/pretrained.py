@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import constants
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, did_you_mean
 from docemb_lib.base.files import MANIFEST, digest_of, files_of, hash_of, warn_once
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def require(name: str, *, stay_online: bool = False) -> str:
         raise InputError(
             f"{source}: there is no such folder, it was not downloaded before, and {problem}; "
             "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder "
-            "of a copy"
+            f"of a copy{did_you_mean(name, PACKAGED)}"
         )
     if problem == SILENT and not constants.HF_HUB_OFFLINE:
         warn_once("%s; downloaded models are used as they are", SILENT)
@@ -118,7 +118,9 @@ def fingerprint(name: str) -> str:
 
 
 @contextmanager
-def one_line(path_or_id: str, problem: str) -> Iterator[None]:
+def one_line(
+    path_or_id: str, problem: str, mend: str = "restore its files, or give another model"
+) -> Iterator[None]:
     """Raise any exception as an InputError of one line, because libraries share no error class."""
     try:
         yield
@@ -126,9 +128,7 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = shorten(str(error), width=250, placeholder=" …")
-        raise InputError(
-            f"{path_or_id}: {problem} ({reason}); restore its files, or give another model"
-        ) from error
+        raise InputError(f"{path_or_id}: {problem} ({reason}); {mend}") from error
 
 
 def load_stock(name: str, *, device: str | None) -> SentenceTransformer:

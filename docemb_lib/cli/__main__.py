@@ -2,7 +2,6 @@
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,7 +30,13 @@ from docemb_lib.cli.terminal import (
 )
 from docemb_lib.settings.files import find_root, working_folder
 
-Out = Annotated[Path, typer.Option("-o", "--out", help="What to write; must not exist.")]
+Out = Annotated[
+    Path,
+    # Shells leave the `~` of --out=~/name.
+    typer.Option(
+        "-o", "--out", help="What to write; must not exist.", parser=lambda o: Path(o).expanduser()
+    ),
+]
 StudentName = Annotated[
     str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
 ]
@@ -98,9 +103,12 @@ def run(
     _end(failures)
 
 
-@command("docemb sweep 05_weighting --grid weighting-cosine --workers 2")
+@command("docemb sweep --grid weighting-cosine --workers 2")
 def sweep(
-    notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
+    notebook: Annotated[
+        str | None, typer.Argument(help="E.g. 05_weighting or 05; default: that of the grid.")
+    ] = None,
+    *,
     grid: Annotated[
         str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")
     ],
@@ -176,10 +184,8 @@ def results(
     """Show the recorded runs, oldest first."""
     from docemb_lib.cli.report import print_runs
     from docemb_lib.runs import records
-    from docemb_lib.settings.notebooks import notebook_named
 
-    name = None if notebook is None else notebook_named(notebook)
-    frame = records.frame(name, failed=True)
+    frame = records.frame(notebook, failed=True)
     if as_csv:
         sys.stdout.write(frame.to_csv(index=False))
     else:
@@ -211,9 +217,9 @@ def adapt(
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
     from docemb_lib.packed.forward import SHORT
-    from docemb_lib.runs.embeddings import embed_once, root_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
+    from docemb_lib.runs.store import keep_beside
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -227,12 +233,14 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
+    keep_beside(out)
     with written_whole(out) as written:
+        is_short = load_config(resolve(model)).model_type in SHORT  # before the texts are read
         documents = local_documents(
             source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
         )
         texts = [document.text for document in documents]
-        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
+        if is_short:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
             student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
@@ -241,12 +249,11 @@ def adapt(
             student = Student.load(model)
             card = saved_card(model) or student_card(student, model)
         student.save(written, words=False)  # embeddings are kept under the fingerprint of its files
-        dense = student_model(out.name, written, Form.DENSE).of_any_text
-        once = partial(embed_once, dense, root=root_of(out))
-        student.adapt(texts, dim=dim, weight=weight, embed=once)
+        dense = student_model(out.name, written, Form.DENSE)
+        student.adapt(texts, dim=dim, weight=weight, embed=dense.embed)
         fitted_on = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student.lexical, fitted_on))
-    share = 0.0 if student.lexical is None else float(student.lexical.weight)
+    share = student.lexical.weight if student.lexical else 0.0
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical")
 
@@ -257,10 +264,7 @@ def embed(
         str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")
     ],
     input_: Annotated[str, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
-    out: Annotated[
-        Path,
-        typer.Option("-o", "--out", help="A new file: .parquet (id and embedding) or .npy."),
-    ],
+    out: Out,
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
@@ -271,7 +275,7 @@ def embed(
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
-    The file is written whole or not at all.
+    The file, .parquet (id and embedding) or .npy, is written whole or not at all.
     """
     import numpy as np
 
@@ -279,6 +283,7 @@ def embed(
     from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_documents
     from docemb_lib.runs.models import student_embeddings
+    from docemb_lib.runs.store import keep_beside
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import write_embeddings
 
@@ -293,8 +298,8 @@ def embed(
         texts = {document.id: document.text for document in documents}
         of_documents = None
         if passages is None:
-            folder = Path(resolve(model))
-            embeddings = student_embeddings(folder, [*texts.values()], scratch=written.parent)
+            keep_beside(written)  # those by a model of a hub
+            embeddings = student_embeddings(Path(resolve(model)), [*texts.values()])
         else:
             embeddings, of_documents = Student.load(model).embed_documents(
                 [*texts.values()], devices=devices_at_hand(), passages=passages
@@ -350,7 +355,7 @@ def search(
     The cosines are exact, with all documents.
     """
     from docemb_lib.base.pretrained import fingerprint
-    from docemb_lib.cli.similarity import given_text, hits, print_short
+    from docemb_lib.cli.similarity import given_text, hits, print_hits
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import EmbeddingsFile
 
@@ -360,14 +365,14 @@ def search(
     file = EmbeddingsFile(embeddings)
     row = None if like is None else file.row_of(like)
     student = Student.load(model)
-    file.check_student(fingerprint(model), model, student.width)
+    file.check_student(fingerprint(model), model)
     vector = student.embed([text])[0] if row is None else file.document(row)["embedding"]
     nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
     found = hits(file, nearest, vector)
     if as_json:
-        print_json(rows_of(found))
+        print_json(found)
     else:
-        print_short(found)
+        print_hits(found)
 
 
 @command("docemb explain my_student a.txt b.txt")
@@ -382,7 +387,7 @@ def explain(
 
     The contributions of all pairs of passages and of all words sum to the cosine.
     """
-    from docemb_lib.cli.similarity import given_text, print_short
+    from docemb_lib.cli.similarity import given_text, short
     from docemb_lib.student import Student
 
     texts = [given_text(first), given_text(second)]
@@ -391,22 +396,32 @@ def explain(
     if as_json:
         print_json(rows_of(parts))
     else:
-        print_short(parts.head(count), title)
+        shown = parts.head(count)
+        print_table(shown.assign(**shown[["of A", "of B"]].map(short)), title)
 
 
-@command("docemb evaluate my_student --profile links.yaml")
+@command("docemb evaluate my_student --texts texts.jsonl --links links.tsv")
 def evaluate(
     model: Annotated[
         str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")
     ],
+    texts: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Instead of a profile, with --links: {DOCUMENTS} Or a folder of BEIR's layout."
+        ),
+    ] = None,
+    links: Annotated[
+        Path | None,
+        typer.Option(help="A table of two ids a line: a document, and one that it should find."),
+    ] = None,
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
     profile: ProfileName = "tiny",
     task: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Only this task, or several; NAME=FOLDER: a folder of BEIR's layout, with "
-            "corpus.jsonl, queries.jsonl and qrels.",
-        ),
+        typer.Option(metavar="NAME", help="Only this task of the profile, or several."),
     ] = None,
     alone: Annotated[
         bool, typer.Option("--alone", help="Score the model without references.")
@@ -417,7 +432,7 @@ def evaluate(
     ] = "map",
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on the tasks of a profile, beside references.
+    """Score a model on links between documents, or on the tasks of a profile, beside references.
 
     References are the models that the profile's final evaluation has scored; before there is one,
     SBERT and what is fitted on the texts of each task, without training. Tests compare the model as
@@ -429,10 +444,16 @@ def evaluate(
     from docemb_lib.runs.models import forms_at
     from docemb_lib.runs.references import references_of
     from docemb_lib.runs.run import Run
+    from docemb_lib.runs.store import keep_beside
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
-    loaded = Profile.load(profile)
+    if texts or links:
+        fields = {"text_field": text_field or "text", "id_field": id_field, "skip_bad": skip_bad}
+        keep_beside(Path(model))
+        loaded = Profile.of_links(given_path(texts or "", "--texts"), links, **fields)
+    else:
+        loaded = Profile.load(profile)
     scored = loaded.with_tasks(task, source="--task") if task else loaded
     run = Run(EVALUATION.name, scored)
     run.scorer.check()

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from docemb_lib.base.errors import InputError, plain
+from docemb_lib.base.files import room_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,13 +92,14 @@ def written_whole(out: Path) -> Iterator[Path]:
         owner = os.open(folder, os.O_RDONLY)
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process
     except OSError as error:
-        problem = f"nothing can be written there ({error.strerror})"
+        problem = f"nothing can be written there, or another command does ({error.strerror})"
         raise InputError(f"-o {out}: {problem}; name another place") from None
     try:
         shutil.rmtree(written, ignore_errors=True)
         written.unlink(missing_ok=True)
-        yield written
-        written.replace(out)
+        with room_in(folder.parent):
+            yield written
+            written.replace(out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(owner)

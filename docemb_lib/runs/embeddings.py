@@ -1,9 +1,8 @@
 """Embeddings on disk: a model embeds a text once, whichever command or notebook asks for it.
 
 The embeddings of a model are artefacts of one kind, `embeddings/<model>`, each with the float32
-rows of some texts; the inputs in its manifest are the digests of these texts. In a working folder
-they lie among the other artefacts. Elsewhere, commands leave them beside the student, in
-`<student>.embeddings`: inside, people would upload them with it. Of a student the dense half is
+rows of some texts; the inputs in its manifest are the digests of these texts. Outside of a working
+folder, commands leave them beside the student, see `keep_beside`. Of a student the dense half is
 kept, which does not depend on the collection that it was adapted to.
 
 N: texts; D: width of an embedding.
@@ -23,7 +22,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import MANIFEST, fingerprint_of, hash_of
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.runs.store import cached, is_whole, shelf_of
-from docemb_lib.settings.files import sources_of, working_folder
+from docemb_lib.settings.files import sources_of
 from docemb_lib.teachers import Compound, Teacher
 
 # Texts of an artefact: a kill costs the embeddings of so many. A student sorts as many by length.
@@ -41,17 +40,15 @@ class Embedder(NamedTuple):
     embed: Callable[[list[str]], np.ndarray]
 
 
-def embed_once(model: Embedder, texts: Sequence[str], *, root: Path | None = None) -> np.ndarray:
+def embed_once(model: Embedder, texts: Sequence[str]) -> np.ndarray:
     """Return the embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
 
     Texts without an embedding are embedded, and kept in artefacts of `BLOCK`. Equal texts share an
     embedding. Raises InputError for embeddings that are not finite.
-
-    root: the folder of artefacts; None: that of the working folder.
     """
     keys = [hash_of(text)[:24] for text in texts]
     kind = f"embeddings/{fingerprint_of({'model': model.fingerprint})}"
-    known = _rows_of(kind, root)
+    known = _rows_of(kind)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     # Runs side by side need the same references: each takes blocks that no other is writing, and
     # waits for the rest at the end.
@@ -59,9 +56,9 @@ def embed_once(model: Embedder, texts: Sequence[str], *, root: Path | None = Non
         for block in batched(missing, BLOCK):
             write = partial(_write, model, [missing[key] for key in block])
             with suppress(Timeout):
-                cached(kind, {"texts": block}, write, wait=wait, root=root)
+                cached(kind, {"texts": block}, write, wait=wait)
     if missing:
-        known = _rows_of(kind, root)
+        known = _rows_of(kind)
     return np.stack([known[key] for key in keys])
 
 
@@ -82,16 +79,6 @@ def teacher_embedder(teacher: Teacher) -> Embedder:
     return Embedder(label, identity, embed)
 
 
-def root_of(student: Path) -> Path | None:
-    """The folder of artefacts for commands that embed documents by the student in a folder.
-
-    It lies beside the student outside of a working folder; None: in the working folder.
-    """
-    if working_folder() is not None:
-        return None
-    return student.absolute().with_name(f"{student.absolute().name}.embeddings")
-
-
 def _write(model: Embedder, texts: list[str], folder: Path) -> None:
     vectors = np.asarray(model.embed(texts), dtype=np.float32)
     broken = int((~np.isfinite(vectors).all(axis=1)).sum())
@@ -102,10 +89,10 @@ def _write(model: Embedder, texts: list[str], folder: Path) -> None:
     np.save(folder / ROWS, vectors)
 
 
-def _rows_of(kind: str, root: Path | None) -> Mapping[str, np.ndarray]:
+def _rows_of(kind: str) -> Mapping[str, np.ndarray]:
     """The embeddings of all artefacts of a kind, (D,) each, by the digests of their texts."""
     rows: dict[str, np.ndarray] = {}
-    for folder in sorted(shelf_of(kind, root).glob("*")):
+    for folder in sorted(shelf_of(kind).glob("*")):
         if not folder.suffix and is_whole(folder):  # `.partial`: not published yet
             manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             vectors = np.load(folder / ROWS, mmap_mode="r")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 NOTEBOOK = "notebook.ipynb"
 CONFLICT = re.compile(r'(^|"|\\n)(<<<<<<<|>>>>>>>) ', re.MULTILINE)  # a line that git leaves
+VALUE = re.compile(r"^(\w+)\s*=.*", re.MULTILINE)  # of a parameter, with its comment
 BY_HAND = ".by-hand"
 
 
@@ -212,7 +213,8 @@ def _check_record(run: RunFolder, key: str) -> None:
 def code_of(notebook: Path) -> str:
     """A hash of the code cells of a notebook, with their tags.
 
-    Raises InputError for a notebook that cannot be executed with parameters.
+    Of the parameters only the names count, because every run is given their values. Raises
+    InputError for a notebook that cannot be executed with parameters.
     """
     if not notebook.is_file():
         mend = "make it again with `docemb init` or `jupytext --sync *.py`"
@@ -232,14 +234,21 @@ def _code_of(notebook: Path, size: int, time: int) -> str:
     if CONFLICT.search(text):
         problem = "git has left conflict markers (<<<<<<<) in it"
         raise InputError(f"{notebook}: {problem}; {mend}")
+    code = []
+    number = 0
     try:
         content = json.loads(text)
-        cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
-        code = [["".join(cell["source"]), cell["metadata"].get("tags", [])] for cell in cells]
+        for cell in content["cells"]:
+            if cell["cell_type"] == "code":
+                tags = cell["metadata"].get("tags", [])
+                source = "".join(cell["source"])
+                if "parameters" in tags:
+                    number += 1
+                    source = VALUE.sub(r"\1", source)
+                code.append([source, tags])
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         problem = f"this is no notebook ({type(error).__name__}: {error})"
         raise InputError(f"{notebook}: {problem}; {mend}") from None
-    number = sum(tags.count("parameters") for _, tags in code)
     if number != 1:
         problem = f"{number} cells have the tag `parameters`, and one must have it"
         raise InputError(f"{notebook}: {problem}; {mend}")

@@ -28,9 +28,10 @@ from docemb_lib.evaluation.retrieval import (
     tfidf,
     unit,
 )
-from docemb_lib.runs.embeddings import Embedder, embed_once, root_of, teacher_embedder
+from docemb_lib.runs.embeddings import Embedder, embed_once, teacher_embedder
 from docemb_lib.runs.kinds import Form, Identity, Kind
 from docemb_lib.runs.stages import Teachers
+from docemb_lib.runs.store import keep_beside
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, Teacher
 from docemb_lib.teachers.lsa import directions
@@ -233,13 +234,11 @@ def _loaded(folder: Path, dense: bool, fingerprint: str) -> Student:
     return student.dense_half() if dense else student
 
 
-def student_forms(name: str, folder: Path, *, root: Path | None = None) -> StudentForms:
+def student_forms(name: str, folder: Path) -> StudentForms:
     """A student in its forms: as it was saved, without its lexical half, and adapted.
 
     The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
     has one form.
-
-    root: the folder of artefacts, see `embed_once`.
     """
     from docemb_lib.student.lexical import saved_lexical_half
 
@@ -250,7 +249,7 @@ def student_forms(name: str, folder: Path, *, root: Path | None = None) -> Stude
     dense = student_model(name, folder, Form.DENSE)
 
     def embed(texts: list[str]) -> np.ndarray:
-        return _joined(half, embed_once(dense.of_any_text, texts, root=root), texts)
+        return _joined(half, dense.embed(texts), texts)
 
     weight = float(half.weight) if half.weight_given else None
     return StudentForms(
@@ -260,20 +259,13 @@ def student_forms(name: str, folder: Path, *, root: Path | None = None) -> Stude
     )
 
 
-def student_embeddings(
-    student: Path, texts: list[str], *, scratch: Path | None = None
-) -> np.ndarray:
-    """Embed N texts by a student in a folder, or of a hub id: float32 (N, width).
-
-    Embeddings are kept, see `root_of`; those by a model of a hub outside of a working folder in
-    `scratch`.
-    """
-    root = root_of(student)
-    if root is not None and not student.is_dir():
-        root = scratch
-    forms = student_forms(student.name, student, root=root)
+def student_embeddings(student: Path, texts: list[str]) -> np.ndarray:
+    """Embed N texts by a student in a folder, or of a hub id: float32 (N, width), each once."""
+    if student.is_dir():
+        keep_beside(student)
+    forms = student_forms(student.name, student)
     if forms.dense is None:
-        return embed_once(forms.saved.of_any_text, texts, root=root)
+        return forms.saved.embed(texts)
     return forms.saved.of_any_text.embed(texts)
 
 

@@ -20,7 +20,7 @@ from docemb_lib.base.files import write_text
 from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.store import PARTIAL, VERSION, outputs
 from docemb_lib.settings.files import find_root
-from docemb_lib.settings.notebooks import REGISTRY
+from docemb_lib.settings.notebooks import REGISTRY, notebook_named
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,6 @@ class Record:
     status: str = "done"  # or "failed"
     metrics: dict[str, float] = field(default_factory=dict)  # flat, e.g. "package/accuracy"
     seconds: float = 0.0
-    figures: list[str] = field(default_factory=list)  # paths relative to the working folder
     student: str | None = None  # the folder of the run's student
     shown: list[str] = field(default_factory=list)  # the keys of the runs that it stands beside
     error: str | None = None  # of a failed run, one line
@@ -137,12 +136,14 @@ def frame(notebook: str | None = None, *, failed: bool = False) -> pd.DataFrame:
     column `test` for notebooks that score test splits, and in `validation` for others.
     `failed=True` includes the runs that failed, with their `error`.
 
+    notebook: its name or number. Raises InputError for an unknown one.
+
     Example:
         >>> from docemb_lib import records
         >>> records.frame("05_weighting")[["label", "lam", "validation"]]
     """
     rows = []
-    for record in all_records(notebook):
+    for record in all_records(None if notebook is None else notebook_named(str(notebook))):
         if failed or record.status == "done":
             rows.append(row_of(record, with_error=failed))
     return pd.DataFrame(rows)

@@ -73,7 +73,6 @@ class Run(RunFolder):
 
     def __init__(self, notebook: str, profile: Profile) -> None:
         super().__init__(notebook, profile)
-        self.figures: list[str] = []
         self.shown: list[str] = []  # the keys of the runs that are recorded when it begins
         self.started = time.perf_counter()
 
@@ -332,7 +331,6 @@ class Run(RunFolder):
             pyplot.close(figure)
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
-        self.figures.append(relative(self.folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
         """Link `outputs/students/<slug>` to the student and return the link.
@@ -382,7 +380,6 @@ class Run(RunFolder):
             self,
             metrics=numbers,
             seconds=round(time.perf_counter() - self.started, 1),
-            figures=self.figures,
             shown=self.shown,
             student=student and relative((root / student).resolve()),
             versions=installed_versions(),

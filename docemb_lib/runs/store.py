@@ -11,7 +11,6 @@ import os
 import platform
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -27,19 +26,19 @@ from docemb_lib.base.files import (
     damaged,
     fault,
     fingerprint_of,
+    room_in,
     sealed,
     warn_once,
     write_text,
 )
 from docemb_lib.base.progress import stopped
-from docemb_lib.settings.files import find_root
+from docemb_lib.settings.files import find_root, working_folder
 
 logger = logging.getLogger(__name__)
 
 # Raise it when the same inputs would give another result, or files of another form.
 VERSION = 14
 PARTIAL = ".partial"  # the end of the name of a folder that is being built
-FULL = 2**20  # a disk with fewer free bytes counts as full
 # The packages that results depend on.
 PACKAGES = (
     "docemb",
@@ -55,11 +54,25 @@ PACKAGES = (
 
 Build = Callable[[Path], None]  # writes files into a folder
 _opened: set[tuple[Path, int, int]] = set()  # manifests whose files this process has compared
+BESIDE = "DOCEMB_BESIDE"  # the variable that `keep_beside` sets
 
 
 def outputs() -> Path:
-    """The folder `outputs` of the working folder. Raises InputError outside of one."""
-    return find_root() / "outputs"
+    """The folder `outputs` of the working folder. Raises InputError outside of one.
+
+    There, it is the folder that `keep_beside` has named.
+    """
+    beside = None if working_folder() else os.environ.get(BESIDE)
+    return Path(beside) if beside else find_root() / "outputs"
+
+
+def keep_beside(model: Path) -> None:
+    """Outside of a working folder, let `<model>.embeddings` be the outputs of this process.
+
+    Inside the folder of a student, people would upload them with it.
+    """
+    path = model.absolute()
+    os.environ[BESIDE] = str(path.with_name(f"{path.name}.embeddings"))
 
 
 def relative(path: Path) -> str:
@@ -76,7 +89,6 @@ def cached(
     *,
     resumable: bool = False,
     wait: bool = True,
-    root: Path | None = None,
 ) -> Path:
     """Return the folder made from `inputs`, which `build(folder)` fills if it is not there.
 
@@ -87,7 +99,6 @@ def cached(
     Args:
         resumable: start with the files of an interrupted build, and not with an empty folder.
         wait: for another process that builds the folder; if not, filelock.Timeout is raised.
-        root: the folder of all kinds; None: that of the working folder.
 
     Example:
         >>> def build(folder):
@@ -96,7 +107,7 @@ def cached(
         >>> sorted(path.name for path in folder.iterdir())
         ['a.txt', 'artefact.json']
     """
-    folder = folder_of(kind, inputs, root)
+    folder = folder_of(kind, inputs)
     if is_whole(folder):
         return folder
     with locked(folder, wait=wait):
@@ -105,19 +116,18 @@ def cached(
     return folder
 
 
-def folder_of(kind: str, inputs: Inputs, root: Path | None = None) -> Path:
+def folder_of(kind: str, inputs: Inputs) -> Path:
     """The folder that is made from `inputs`, whether or not it is there."""
-    fingerprint = fingerprint_of({"kind": kind, "version": VERSION, **inputs})
-    return shelf_of(kind, root) / fingerprint
+    return shelf_of(kind) / fingerprint_of({"kind": kind, "version": VERSION, **inputs})
 
 
-def shelf_of(kind: str, root: Path | None = None) -> Path:
+def shelf_of(kind: str) -> Path:
     """The folder of all artefacts of a kind."""
-    return (root or outputs() / "artefacts") / kind
+    return outputs() / "artefacts" / kind
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a folder is as it was published.
+    """Whether a folder is as it was published, and at its place.
 
     Its files are compared once per process. A warning names the first damaged one.
     """
@@ -146,21 +156,14 @@ def _build(folder: Path, kind: str, inputs: Inputs, build: Build, *, resumable: 
     if not resumable:
         shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(exist_ok=True)
-    start = time.perf_counter()
     try:
-        build(partial)
-        seconds = round(time.perf_counter() - start, 3)
-        content = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
-        write_text(partial / MANIFEST, sealed(partial, content, MANIFEST))
+        with room_in(folder.parent):  # measured before the files are removed
+            build(partial)
+            content = {"name": folder.name, "inputs": inputs, "versions": installed_versions()}
+            write_text(partial / MANIFEST, sealed(partial, content, MANIFEST))
     except BaseException as error:
-        # The room is measured before the files are removed. Libraries share no error for it.
-        is_full = isinstance(error, Exception) and shutil.disk_usage(partial).free < FULL
         if not resumable or not any(partial.iterdir()):
             shutil.rmtree(partial, ignore_errors=True)
-        if is_full:
-            raise InputError(
-                f"{folder.parent}: the disk is full; make room and give the same command again"
-            ) from error
         if type(error) is KeyboardInterrupt:  # not Stopped, which says more
             name = kind.partition("/")[0].replace("-", " ")
             raise stopped(f"stopped while building {name}") from None

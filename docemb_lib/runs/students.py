@@ -222,8 +222,7 @@ class Students:
             leave_group()
             if int(os.environ.get("RANK", 0)):  # `train_along`
                 return
-            student.trained_on = f"{len(texts)} documents of {run.profile.corpus.source}"
-            student.save(folder, card=self._card(student))
+            student.save(folder, card=self._card(student, len(texts)))
             tensors = {
                 name: tensor.contiguous()
                 for name, tensor in objective.state_dict().items()
@@ -235,9 +234,10 @@ class Students:
             write_text(folder / HISTORY, json.dumps(kept, sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
-    def _card(self, student: Student) -> str:
+    def _card(self, student: Student, documents: int) -> str:
         profile = self.run.profile
-        facts = {"profile": profile.name, "trained_on": student.trained_on, **self.run.counting}
+        trained_on = f"{documents} documents of {profile.corpus.source}"
+        facts = {"profile": profile.name, "trained_on": trained_on, **self.run.counting}
         if facts.get("structural_loss"):
             facts["structural_teacher"] = profile.structural_teacher.model
         datasets = [name.split()[0] for name in streamed(profile.corpus)]

@@ -166,6 +166,8 @@ def _absolute(value: Any, place: str, folder: Path) -> Any:
     field = place.removesuffix(".")
     path = folder / expanduser(value)
     match = _PLACES.fullmatch(field)
+    if match and match["path"] and not value.strip():
+        raise InputError(f"{field}: the path is empty; name a file or a folder")
     if match and (match["path"] or value.startswith((".", "~")) or glob(str(path))):
         return str(path.resolve())
     return value

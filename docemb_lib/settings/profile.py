@@ -143,6 +143,26 @@ class Profile(sections.Section):
         profile._source = str(path if Path(name).suffix in {".yaml", ".yml"} else name)
         return profile
 
+    @classmethod
+    def of_links(cls, texts: Path, links: Path | None, **fields: object) -> Self:
+        """The profile of one task: documents find those that they are linked with.
+
+        All links are for test. Raises InputError for a wrong value.
+
+        links: a table, see `read_links`; None: texts is a folder of BEIR's layout; fields: others
+        of `OwnTask`.
+        """
+        encoder = {"model": "all-MiniLM-L6-v2", "max_tokens": 256}
+        relevance = links and {"test": links}
+        task = {"name": "links", "kind": "retrieval", "path": texts, "relevance": relevance}
+        raw = {
+            "name": "links",
+            "structural_teacher": encoder,
+            "student": encoder,
+            "evaluation": {"tasks": ["links"], "own_tasks": [task | fields]},
+        }
+        return validated(cls, raw, "--texts")
+
     @property
     def source(self) -> str:
         """The profile as a notebook's parameter: its name, or the absolute path of its file."""
@@ -192,19 +212,10 @@ class Profile(sections.Section):
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation.
 
-        A task NAME=FOLDER is retrieval on a folder of BEIR's layout. Raises InputError for an
-        unknown task or folder; `source` begins the line of this error.
+        Raises InputError for an unknown task; `source` begins the line of this error.
         """
         raw = self.model_dump()
-        names = []
-        for task in tasks:
-            name, is_folder, place = task.partition("=")
-            names.append(name)
-            if is_folder:
-                folder = Path(place).expanduser().resolve()
-                settings = {"name": name, "kind": "retrieval", "path": folder}
-                raw["evaluation"]["own_tasks"].append(settings)
-        raw["evaluation"]["tasks"] = names
+        raw["evaluation"]["tasks"] = [*tasks]
         return validated(type(self), raw, source)
 
     def with_parameters(self, *, source: str = "parameters", **overrides: object) -> Self:

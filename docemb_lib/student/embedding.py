@@ -46,9 +46,11 @@ def checked(texts: Iterable[str]) -> list[str]:
         raise InputError(f"texts: {problem}; give a list of strings")
     texts = list(texts)
     for number, text in enumerate(texts):
-        if not isinstance(text, str):
+        try:
+            str.encode(text)
+        except (TypeError, UnicodeEncodeError):  # an unpaired surrogate
             problem = f"item {number} is the {type(text).__name__} {text!r:.40}"
-            raise InputError(f"texts: {problem} and no string; mend or leave it out")
+            raise InputError(f"texts: {problem} and no string; mend or leave it out") from None
     return texts
 
 
@@ -153,7 +155,7 @@ def _replicas(encoder: Encoder, devices: Devices) -> Iterator[list[Encoder]]:
     encoder.eval()
     try:
         replicas: list[Encoder] = []
-        for device in devices or [encoder.device]:
+        for device in [devices] if isinstance(devices, str) else devices or [encoder.device]:
             if encoder not in replicas and torch.device(device) == encoder.device:
                 replicas.append(encoder)
             else:

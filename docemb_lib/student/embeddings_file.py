@@ -11,13 +11,14 @@ N: documents; D: width of an embedding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, did_you_mean
+from docemb_lib.base.pretrained import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,54 +53,49 @@ def write_embeddings(
         columns["text"] = texts
         columns |= zip(PASSAGE_COLUMNS, zip(*of_documents, strict=True), strict=True)
     table = pa.table(columns).replace_schema_metadata({STUDENT: student})
-    parquet.write_table(table, file, row_group_size=ROWS)
+    parquet.write_table(table, file, row_group_size=ROWS, write_page_checksum=True)
 
 
 class EmbeddingsFile:
     """A Parquet file with the columns id and embedding, and possibly text and passages.
 
-    Raises InputError for another file. Embeddings are read a row group at a time.
+    Raises InputError for another file, and for one that is damaged. Embeddings are read a row group
+    at a time.
     """
 
     def __init__(self, path: Path) -> None:
-        from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
 
         mend = "write it with `docemb embed MODEL INPUT -o FILE`, or correct its name"
         self.path = path
-        try:
-            self._file = ParquetFile(path, memory_map=True)
-        except (ArrowException, OSError) as error:
-            raise InputError(f"{path}: this is no Parquet file ({error}); {mend}") from error
-        columns = self._file.schema_arrow.names
-        if not {"id", "embedding"} <= {*columns} or not self._file.metadata.num_rows:
-            problem = "it holds no document with the columns 'id' and 'embedding'"
-            raise InputError(f"{path}: {problem}; {mend}")
-        self.has_passages = "passage" in columns
-
-    @cached_property
-    def ids(self) -> list[str]:
-        return list(map(str, self._file.read(["id"])["id"].to_pylist()))
+        self._reading = partial(one_line, str(path), "this is no whole file of embeddings", mend)
+        with self._reading():
+            self._file = ParquetFile(path, memory_map=True, page_checksum_verification=True)
+            schema = self._file.schema_arrow
+            schema.field("embedding")
+            ids = self._file.read(["id"])["id"].to_pylist()
+            if not 0 < len({*ids} - {None}) == len(ids):
+                raise ValueError("an id is missing, or there twice")
+        self.ids = list(map(str, ids))
+        self.has_passages = "passage" in schema.names
+        self._student = (schema.metadata or {}).get(STUDENT, b"missing").decode(errors="replace")
 
     def row_of(self, id: str) -> int:
         """Return the row of a document. Raises InputError for an unknown id."""
         if id not in self.ids:
             examples = ", ".join(map(repr, self.ids[:3]))
-            raise InputError(f"{self.path}: no document has the id {id!r}; its ids are {examples}…")
+            problem = f"no document has the id {id!r}{did_you_mean(id, self.ids)}"
+            raise InputError(f"{self.path}: {problem}; its ids are {examples}…")
         return self.ids.index(id)
 
-    def check_student(self, fingerprint: str, name: str, width: int) -> None:
-        """Raise InputError for embeddings of another student than `name`, or of another width."""
-        metadata = self._file.schema_arrow.metadata or {}
-        stored = metadata.get(STUDENT, fingerprint.encode()).decode()
-        stored_width = len(self.document(0)["embedding"])
-        if (stored, stored_width) != (fingerprint, width):
-            problem = (
-                f"these embeddings have {stored_width} dimensions and the fingerprint {stored}, "
-                f"and those of {name} have {width} and {fingerprint}"
+    def check_student(self, fingerprint: str, name: str) -> None:
+        """Raise InputError for embeddings of another student than `name`, or of none."""
+        if self._student != fingerprint:
+            raise InputError(
+                f"{self.path}: the fingerprint of its student is {self._student}, and that of "
+                f"{name} is {fingerprint}; embed the documents again with `docemb embed {name} "
+                f"INPUT -o {self.path}`"
             )
-            mend = f"embed the documents again with `docemb embed {name} INPUT -o {self.path}`"
-            raise InputError(f"{self.path}: {problem}; {mend}")
 
     def document(self, row: int) -> dict[str, Any]:
         """Read the columns of one document, vectors as arrays, and the row group that holds it."""
@@ -110,11 +106,11 @@ class EmbeddingsFile:
         wanted = ["id", "embedding"]
         if self.has_passages:
             wanted += ["text", *PASSAGE_COLUMNS]
-        (fields,) = (
-            self._file.read_row_group(group, wanted).slice(row - starts[group], 1).to_pylist()
-        )
-        for name in {"embedding", "passage"} & fields.keys():
-            fields[name] = np.array(fields[name], dtype=np.float32)
+        with self._reading():
+            table = self._file.read_row_group(group, wanted)
+            (fields,) = table.slice(row - starts[group], 1).to_pylist()
+            for name in {"embedding", "passage"} & fields.keys():
+                fields[name] = np.stack(fields[name]).astype(np.float32)
         return fields
 
     def nearest(
@@ -135,22 +131,25 @@ class EmbeddingsFile:
             raise InputError(f"{self.path}: the file holds no passages; {mend}")
         wanted = ["embedding", "passage"] if by_passages else ["embedding"]
         blocks = []
-        for batch in self._file.iter_batches(ROWS, columns=wanted):
-            X = _matrix(batch.column(0))  # (B, D)
-            products = X @ query
-            if by_passages:
-                of_passages = batch.column(1)
-                V = _matrix(of_passages.flatten())  # (passages of all B, width of a passage)
-                width = V.shape[1]
-                dense = X[:, :width]
-                counts = of_passages.value_lengths().to_numpy()
-                first = np.cumsum(counts) - counts  # passage of each document, (B,)
-                nearest = np.maximum.reduceat(passage_cosines(V, query), first)  # (B,)
-                # The halves keep the lengths that they have in the embeddings.
-                lengths = np.linalg.norm(dense, axis=1)
-                lengths *= np.linalg.norm(query[:width])
-                products += nearest * lengths - dense @ query[:width]
-            blocks.append(products / np.maximum(np.linalg.norm(X, axis=1), 1e-12))
+        with self._reading():
+            for batch in self._file.iter_batches(ROWS, columns=wanted):
+                X = _matrix(batch.column(0))  # (B, D)
+                products = X @ query
+                if by_passages:
+                    of_passages = batch.column(1)
+                    V = _matrix(of_passages.flatten())  # (passages of all B, width of a passage)
+                    width = V.shape[1]
+                    dense = X[:, :width]
+                    counts = of_passages.value_lengths().to_numpy()
+                    if not counts.all():
+                        raise ValueError("a document has no passage")
+                    first = np.cumsum(counts) - counts  # passage of each document, (B,)
+                    nearest = np.maximum.reduceat(passage_cosines(V, query), first)  # (B,)
+                    # The halves keep the lengths that they have in the embeddings.
+                    lengths = np.linalg.norm(dense, axis=1)
+                    lengths *= np.linalg.norm(query[:width])
+                    products += nearest * lengths - dense @ query[:width]
+                blocks.append(products / np.maximum(np.linalg.norm(X, axis=1), 1e-12))
         cosines = np.concatenate(blocks) / max(float(np.linalg.norm(query)), 1e-12)
         order = np.argsort(-cosines, kind="stable")
         rows = [row for row in order[: count + 1].tolist() if row != without]
@@ -158,9 +157,13 @@ class EmbeddingsFile:
 
 
 def _matrix(lists: pa.ListArray) -> np.ndarray:
-    """Lists of one length as the rows of a float32 matrix."""
+    """Lists of finite numbers, all of one length, as the rows of a float32 matrix."""
     values = lists.flatten().to_numpy(zero_copy_only=False)
-    return values.astype(np.float32, copy=False).reshape(len(lists), -1)
+    X = values.astype(np.float32, copy=False).reshape(len(lists), -1)
+    lengths = lists.value_lengths().to_numpy()
+    if not (np.isfinite(X).all() and (lengths == X.shape[1]).all()):
+        raise ValueError("a vector has a number that is not finite, or more or fewer than others")
+    return X
 
 
 def passage_cosines(passages: np.ndarray, query: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ of the dense embedding.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -38,6 +39,8 @@ MEANS = ("mean", "lead")
 PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 PIECE = 64  # tokens summed one after the other
+# The limit of a tokenizer is a state of it, which is set and removed while a thread tokenises.
+_tokenising = threading.Lock()
 
 
 class Encoder(nn.Module):
@@ -169,12 +172,13 @@ class Encoder(nn.Module):
 
     def encodings(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokenise each text after the prompt, cut at `max_tokens`."""
-        loading.remove_limits(self.tokenizer)  # set below, or by stock libraries
         tokenizer = self.tokenizer.backend_tokenizer
         prompted = [self.prompt + text for text in texts]
-        beginnings = tokenizing.heads(tokenizer, prompted, self.max_tokens)
-        tokenizer.enable_truncation(self.max_tokens)
-        return tokenizer.encode_batch(beginnings)
+        with _tokenising:
+            loading.remove_limits(self.tokenizer)  # set below, or by stock libraries
+            beginnings = tokenizing.heads(tokenizer, prompted, self.max_tokens)
+            tokenizer.enable_truncation(self.max_tokens)
+            return tokenizer.encode_batch(beginnings)
 
 
 def means(states: Tensor, totals: Tensor, batch: PackedBatch) -> Tensor:

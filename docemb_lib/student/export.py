@@ -6,8 +6,7 @@ folder (`lexical_module`), which release 6 runs where it is allowed to. The Long
 attention on its first token needs release 5.4: its folder asks for the last hidden state of a
 `LongformerForSequenceClassification`, which sets that attention itself.
 
-What docemb itself knows of a student, but sentence-transformers does not, is in `docemb.json`, with
-the checksums of all other files. The text of the card decides nothing.
+The checksums of all other files are in `docemb.json`. The text of the card decides nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ def write_folder(
     lexical: LexicalHalf | None,
     folder: Path,
     card: str | None,
-    trained_on: str | None,
 ) -> None:
     """Write both halves, tokenizer and card (None: a plain one), and keep other files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,8 +126,7 @@ def write_folder(
             card = with_lexical_half(card, lexical, "a collection")
     write_text(folder / CARD, card.replace(*WITH_CODE) if runs_code else card)
     names = [file.relative_to(folder) for file in files if file.is_file()]
-    known = {"trained_on": trained_on}
-    write_text(folder / STUDENT, sealed(folder, known, STUDENT, names))
+    write_text(folder / STUDENT, sealed(folder, {}, STUDENT, names))
 
 
 def _write_model(student: Encoder, folder: Path) -> None:
@@ -285,14 +282,6 @@ def with_lexical_half(card: str, half: LexicalHalf | None, documents: str) -> st
     if half.weight_given:
         sentence += BY_HAND
     return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
-
-
-def saved_training(path_or_id: str) -> str | None:
-    """Return what a saved student was trained on.
-
-    None: the encoder was converted, or the folder is older than this field.
-    """
-    return read_json(path_or_id, STUDENT).get("trained_on")
 
 
 def default_prompt(name: str) -> str:

@@ -6,6 +6,7 @@ N: documents; D: width of the dense half; L: width of the lexical half.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,12 +59,12 @@ def fit_lexical_half(
     from docemb_lib.teachers import LSA
     from docemb_lib.teachers.lsa import LEADS, directions
 
-    if weight is not None and not 0 <= weight <= 1:
-        raise InputError(f"weight: got {weight}; give a number from 0 to 1")
+    if weight is not None and not (isinstance(weight, Real) and 0 <= weight <= 1):
+        raise InputError(f"weight: got {weight!r}; give a number from 0 to 1")
     if dim is None:
         dim = max(LEAST_DIM, directions(len(texts), MOST_DIM))
-    if dim < 1:
-        raise InputError(f"dim: got {dim}; give 1 or more")
+    if not isinstance(dim, Integral) or dim < 1:
+        raise InputError(f"dim: got {dim!r}; give a whole number from 1 on")
     lsa = LSA(dim).fit(texts)
     # By their hashes, so that the order of the collection decides nothing.
     sample = sorted(texts, key=hash_of)[:count]
@@ -82,7 +83,7 @@ def fit_lexical_half(
     }
     half = LexicalHalf(lsa.vocabulary, fitted, LEADS, weight_given=weight is not None)
     if weight is None:
-        half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
+        half.weight.fill_(round(balance(half.dense(X), half.centred(lexical)), 4))  # as printed
     return half
 
 
@@ -99,12 +100,18 @@ def partial_whitening(X: Tensor) -> Tensor:
     """Return C^(-1/4) for the covariance C of X with some shrinkage, (D, D). X: (N, D).
 
     This symmetric map is halfway between X and its whitening, C^(-1/2): it divides each principal
-    direction by the square root of its standard deviation.
+    direction by the square root of its standard deviation. It does not depend on the number of
+    threads, as with torch it would: the files of a student are its key.
     """
-    centred = (X - X.mean(dim=0)).double()
-    variances, directions = torch.linalg.eigh(centred.T @ centred / len(X))
-    variances = variances.clamp(min=0) + SHRINKAGE * variances.mean().clamp(min=1e-12)
-    return ((directions * variances**-0.25) @ directions.T).float()
+    from threadpoolctl import threadpool_limits
+
+    centred = (X - X.mean(dim=0)).double().numpy()
+    with threadpool_limits(1):
+        variances, directions = np.linalg.eigh(centred.T @ centred / len(X))
+        variances = variances.clip(min=0)
+        variances += SHRINKAGE * max(variances.mean(), 1e-12)
+        mapping = (directions * variances**-0.25) @ directions.T
+    return torch.from_numpy(mapping).float()
 
 
 def balance(first: Tensor, second: Tensor) -> float:

@@ -55,7 +55,7 @@ DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
 }
-STUDENT = "docemb.json"  # the manifest of a saved student, beside what docemb alone knows of it
+STUDENT = "docemb.json"  # the manifest of a saved student
 # Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
 MODULES = "modules.json"
 GENERAL = "config_sentence_transformers.json"
@@ -105,9 +105,6 @@ def convert(
     padding id on, which is that of the tokenizer: a BERT with the tokenizer of XLM-R has another
     one in its configuration. Returns the model with its tokenizer.
     """
-    if attention_window is not None and (attention_window < 2 or attention_window % 2):
-        mend = "give an even number from 2 on, or None for the encoder's own or 512"
-        raise InputError(f"attention_window: got {attention_window}; {mend}")
     config = load_config(path_or_id)
     if config.model_type == "modernbert":
         most = positions(config)
@@ -129,7 +126,7 @@ def convert(
             f"absolute positions; give one of type {', '.join((*SHORT, *LONG))}"
         )
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
-    if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
+    if not all(0 <= layer < config.num_hidden_layers for layer in keep):
         raise InputError(
             f"layers: got {keep}, but {path_or_id} has the layers 0 to "
             f"{config.num_hidden_layers - 1}; name some of these, or None for all"
@@ -310,8 +307,11 @@ def check_files(folder: Path) -> None:
     InputError.
     """
     modules = folder / MODULES
-    saved_by_others = modules.is_file() and STUDENT.encode() not in modules.read_bytes()
-    if saved_by_others or not (folder / STUDENT).is_file():
+    if not (folder / STUDENT).is_file():
+        return
+    if modules.is_file() and STUDENT.encode() not in modules.read_bytes():
+        said = "files are not compared with it, and a half of words is used only if it is named"
+        files.warn_once("%s does not name %s: %s", modules, STUDENT, said)
         return
     damage = files.damaged(folder, STUDENT)
     if damage:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import chain, pairwise
+from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -54,8 +55,8 @@ class Passages(NamedTuple):
 
 def check_passages(encoder: Encoder, size: int) -> None:
     """Raise InputError for passages of too few tokens, or of an encoder that averages no states."""
-    if size < LEAST:
-        raise InputError(f"passages: got {size} tokens for each; give {LEAST} or more")
+    if not isinstance(size, Integral) or size < LEAST:
+        raise InputError(f"passages: got {size!r} tokens for each; give {LEAST} or more")
     if encoder.pooling not in MEANS:
         problem = f"pooling {encoder.pooling!r} is the state of one token and no mean over tokens"
         mend = f"give a student with pooling {', '.join(MEANS[:-1])} or {MEANS[-1]}"

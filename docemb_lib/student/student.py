@@ -16,6 +16,8 @@ import torch
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
+from docemb_lib.settings.profile import validated
+from docemb_lib.settings.sections import Student as Form
 from docemb_lib.student import export, lexical, loading
 from docemb_lib.student.embedding import (
     CHUNK,
@@ -77,7 +79,6 @@ class Student(Encoder):
             ("first") or with it ("cls"). The thesis tried global attention and rejected it
             (section 4.3).
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
-        trained_on: the corpus, as in "300 documents of reports"; None: the encoder is converted.
         prompt: what the encoder wants before every text, as in "passage: "; the lexical half does
             not read it.
 
@@ -94,12 +95,10 @@ class Student(Encoder):
         *,
         pooling: Pooling = "mean",
         lexical: LexicalHalf | None = None,
-        trained_on: str | None = None,
         prompt: str = "",
     ) -> None:
         super().__init__(model, tokenizer, pooling=pooling, prompt=prompt)
         self.lexical = lexical
-        self.trained_on = trained_on
 
     @classmethod
     def from_encoder(
@@ -127,7 +126,14 @@ class Student(Encoder):
         prompt = export.default_prompt(str(path_or_id))
         is_long = loading.load_config(source).model_type in loading.LONG
         own = (export.saved_pooling if is_long else export.encoder_pooling)(str(path_or_id))
-        model, tokenizer = loading.convert(source, layers, max_tokens, attention_window, dropout)
+        given = {
+            "layers": layers,
+            "max_tokens": max_tokens,
+            "attention_window": attention_window,
+            "dropout": dropout,
+        }
+        form = validated(Form, given, str(path_or_id)).model_dump(include={*given})
+        model, tokenizer = loading.convert(source, **form)
         loading.check_tokens(str(path_or_id), model, tokenizer)
         return cls(model, tokenizer, pooling=pooling or own, prompt=prompt).eval()
 
@@ -153,7 +159,6 @@ class Student(Encoder):
             tokenizer,
             pooling=pooling,
             lexical=lexical.saved_lexical_half(source, model.config.hidden_size),
-            trained_on=export.saved_training(source),
             prompt=export.default_prompt(str(folder_or_id)),
         ).eval()
 
@@ -163,8 +168,10 @@ class Student(Encoder):
         card: its README with front matter; None writes a plain one. words: False leaves the
         lexical half out, so that the folder holds no code unless `pooling` is "lead".
         """
+        if not str(folder):
+            raise InputError("folder: the name is empty; name one")
         half = self.lexical if words else None
-        export.write_folder(self, half, Path(folder), card, self.trained_on)
+        export.write_folder(self, half, Path(folder), card)
 
     def adapt(
         self,
@@ -181,11 +188,13 @@ class Student(Encoder):
         dense half of some texts (None: the student's own method). See `lexical.fit_lexical_half`
         for the weight and for the causes of InputError, after which the student is unchanged.
         """
-        checked(texts)
+        texts = checked(texts)
         if dim is None and self.lexical is not None:
             dim = self.lexical.vectors.shape[1]
         embed = embed or partial(self.dense_half().embed, desc="adapting")
-        count = adapted_on(self.dim)
+        # Documents that give mean and map: with 384 dimensions, 1,000 were no better on validation
+        # splits, 300 were worse.
+        count = max(512, round(4 / 3 * self.dim))
         self.lexical = lexical.fit_lexical_half(embed, texts, dim=dim, weight=weight, count=count)
 
     def dense_half(self) -> Student:
@@ -196,7 +205,6 @@ class Student(Encoder):
             self.model,
             self.tokenizer,
             pooling=self.pooling,
-            trained_on=self.trained_on,
             prompt=self.prompt,
         )
         return dense.train(self.training)
@@ -321,11 +329,3 @@ class Student(Encoder):
             for text, of_text in zip(texts, of_texts, strict=True)
         ]
         return explained(*parts)
-
-
-def adapted_on(dim: int) -> int:
-    """Return how many documents at most give the mean and the map of a dense half in `adapt`.
-
-    With 384 dimensions, 1,000 were no better on validation splits, 300 were worse.
-    """
-    return max(512, round(4 / 3 * dim))

@@ -88,7 +88,8 @@ def leading_directions(X: csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
     n = A.shape[0]
     if n <= max(DENSE, 2 * k):
         A = A.astype(np.float64)
-        squares, vectors = eigh((A @ A.T).toarray(), subset_by_index=[n - k, n - 1])
+        with threadpool_limits(1):  # the last digits would depend on their number
+            squares, vectors = eigh((A @ A.T).toarray(), subset_by_index=[n - k, n - 1])
     elif not A.count_nonzero():  # ARPACK refuses it
         squares = np.zeros(k)
         vectors = np.zeros((n, k))

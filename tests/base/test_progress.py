@@ -5,11 +5,12 @@ from jupyter_client.manager import start_new_kernel
 
 BUILD = """
 from pathlib import Path
-from docemb_lib.runs.store import cached
+from docemb_lib.runs.store import cached, keep_beside
 def build(folder):
     print("at work", flush=True)
     time.sleep(60)
-cached(%r, {}, build, root=Path(%r))
+keep_beside(Path(%r))
+cached(%r, {}, build)
 """
 
 
@@ -43,7 +44,7 @@ def stopped():
 )
 def test_a_stopped_build_is_one_line_that_says_what_it_was(stopped, tmp_path, kind, name):
     line = f"stopped while building {name}; run the cell again to go on"
-    assert stopped(BUILD % (kind, str(tmp_path))) == [line]
+    assert stopped(BUILD % (str(tmp_path / "m"), kind)) == [line]
 
 
 def test_any_other_stopped_cell_is_one_line(stopped):

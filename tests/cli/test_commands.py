@@ -87,7 +87,7 @@ def test_a_folder_of_beir_is_a_task_whose_deciding_metric_is_chosen(workspace_ro
     qrels += "".join(f"q{n}\td{n}\t2\nq{n}\td{(n + 1) % 20}\t1\n" for n in range(20))
     files = {"corpus.jsonl": documents, "queries.jsonl": queries, "qrels/test.tsv": qrels}
     write_files(workspace_root / "beir", files)
-    task = ("--profile", "small", "--task", "mine=beir", "--metric", "ndcg@10")
+    task = ("--texts", "beir", "--metric", "ndcg@10")
     done = docemb("evaluate", "all-MiniLM-L6-v2", *task, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

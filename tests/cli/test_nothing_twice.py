@@ -1,5 +1,6 @@
 """`adapt`, `embed` and `evaluate` of the same texts embed them once, apart from passages."""
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -51,6 +52,24 @@ def forwarded(monkeypatch):
 
     monkeypatch.setattr(Student, "hidden", counted)
     return sizes
+
+
+def test_links_between_documents_are_scored_in_any_folder(outside, student_folder, forwarded):
+    (outside / "links.tsv").write_text("".join(f"{n}\t{n % N + 1}\n" for n in range(1, N + 1)))
+    shutil.copytree(student_folder, outside / "mine")
+    links = ("evaluate", "mine", "--texts", "texts.jsonl", "--links", "links.tsv")
+    found = json.loads(done(*links, "--json").stdout)
+    assert {row["task"] for row in found["intervals"]} == {"links"}
+    assert {"mine", "TF-IDF", "BM25"} <= {row["model"] for row in found["models"]}
+    assert {row["examples"] for row in found["comparison"]} == {N}  # every link is a query
+    assert sum(forwarded) == N
+    assert "Paired tests of mine" in done(*links).stdout
+    assert sum(forwarded) == N
+    assert {path.name for path in outside.iterdir()} == {
+        *("mine", "mine.embeddings", "texts.jsonl", "links.tsv")
+    }
+    assert "relevance (a file of pairs of ids) is missing" in docemb(*links[:4]).stderr
+    assert "--texts: the argument is empty" in docemb(*links[:2], *links[4:]).stderr
 
 
 def done(*command):

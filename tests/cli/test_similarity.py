@@ -1,5 +1,6 @@
 """`docemb embed --passages`, `docemb search` and `docemb explain`, with a student of tiny files."""
 
+import io
 import json
 import re
 
@@ -8,6 +9,8 @@ import pytest
 from conftest import docemb, write_files
 
 from docemb_lib import Student
+from docemb_lib.cli import similarity
+from docemb_lib.cli.terminal import PlainConsole
 
 TOPICS = {
     "lines": "Fit a straight line to noisy points by least squares; residuals are minimised.",
@@ -55,17 +58,30 @@ def test_search_for_more_like_a_document_leaves_it_out(folder):
     assert len(hits) == 5
 
 
-def test_search_for_the_text_of_a_file_prints_a_table(folder):
-    table = search(folder, folder / "texts" / "lines.txt", "-k", 1)
-    assert all(words in table for words in ("rank", "cosine", "lines.txt", "least squares"))
+def test_search_for_the_text_of_a_file_prints_each_hit_and_its_passage(folder):
+    hit, passage = search(folder, folder / "texts" / "lines.txt", "-k", 1).splitlines()
+    assert re.fullmatch(r"  1  [01]\.\d{3}  (more-)?lines.txt", hit)
+    assert "least squares" in passage
+
+
+def test_ten_hits_fit_a_screen(monkeypatch):
+    screen = PlainConsole(file=io.StringIO(), width=80)
+    monkeypatch.setattr(similarity, "console", screen)
+    hit = {"rank": 10, "cosine": 0.123, "id": "a" * 60, "passage": "residuals are small " * 50}
+    similarity.print_hits([hit] * 10)
+    lines = screen.file.getvalue().splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) in range(76, 81)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["a text", "--like", "graphs.txt"], "give either a QUERY or --like ID"),
-        (["--like", "nowhere"], "no document has the id 'nowhere'"),
+        (["--like", "graphs"], "no document has the id 'graphs'; did you mean graphs.txt?"),
         (["nowhere.txt"], "nowhere.txt: there is no such file"),
+        (["texts/nowhere.rst"], "nowhere.rst: there is no such file"),
+        (["my nowhere.md"], "my nowhere.md: there is no such file"),
         ([" "], "the text is blank"),
     ],
 )

@@ -92,13 +92,16 @@ def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path):
     assert sizes == {"validation": 3, "test": 7}
 
 
-def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path, refused):
+def test_a_folder_is_a_profile_of_one_task(tmp_path, refused):
     folder = beir(tmp_path / "data")
-    profile = Profile.load("tiny").with_tasks([f"beir={folder}", "halves"], source="--task")
-    assert profile.evaluation.tasks == ["beir", "halves"]
-    assert profile.evaluation.own_tasks[-1].path == folder
-    said = "--task: .*let path .*/none be a folder of BEIR's layout"
-    refused(said, profile.with_tasks, ["beir=none"], source="--task")
+    (task,) = Profile.of_links(folder, None).evaluation.own_tasks
+    assert [*retrieval_task(task).splits] == ["test"]
+    refused(
+        "--texts: .*let path .*/none be a folder of BEIR's",
+        Profile.of_links,
+        tmp_path / "none",
+        None,
+    )
 
 
 @pytest.mark.parametrize("rank", ["tfidf", "bm25"])

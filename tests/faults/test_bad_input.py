@@ -22,6 +22,7 @@ PROFILES = [
     ("student: {layers: [true]}", "student.layers.0: must be a number"),
     ("parameters: {student_projection: 100000000}", "'100000000' is not a block; write a width"),
     # names
+    ("corpus: {source: local, path: ''}", "corpus.path: the path is empty; name a file"),
     ("student: {model: ./missing}", "params/missing: there is no such folder"),
     ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     (r'evaluation: {tasks: ["\e[31m\u202e"]}', "there is no task"),
@@ -40,6 +41,12 @@ GRIDS = [("runs: [{lam: 2}]", "lam: .*less than or equal to 1")]
 DOCUMENT = b'{"id": "1", "text": "one"}\n'
 COMMANDS = [
     ("run --from '' --profile small", {}, "notebook '' is unknown"),
+    (
+        "sweep --grid params/g.yaml --profile small",
+        {"params/g.yaml": "runs: [{}]"},
+        "notebook is mi",
+    ),
+    ("adapt all-MiniLM-L6 x.jsonl -o o", {"x.jsonl": b"{"}, "did you mean all-MiniLM-L6-v2"),
     ("run 05 -p lamm=0.5 --profile small", {}, "05_weighting: unknown parameter 'lamm'; did you"),
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"),
     (

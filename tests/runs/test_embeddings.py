@@ -11,7 +11,7 @@ from conftest import NotingEmbedder
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import MANIFEST
 from docemb_lib.runs import store
-from docemb_lib.runs.embeddings import ROWS, Embedder, embed_once, root_of
+from docemb_lib.runs.embeddings import ROWS, Embedder, embed_once
 
 # Embeds a text as its number, so many seconds a block; says how many texts it embeds. Without a
 # number of seconds it waits with each block until its input ends.
@@ -19,7 +19,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from docemb_lib.runs import embeddings
+from docemb_lib.runs import embeddings, store
 
 def embed(texts):
     print(len(texts), flush=True)
@@ -32,7 +32,8 @@ def embed(texts):
 embeddings.BLOCK = 5
 model = embeddings.Embedder("m", "fp", embed)
 texts = [str(n) for n in range(20)]
-rows = embeddings.embed_once(model, texts, root=Path(sys.argv[1]))
+store.keep_beside(Path(sys.argv[1]))
+rows = embeddings.embed_once(model, texts)
 assert rows[:, 0].tolist() == list(range(20))
 """
 
@@ -47,8 +48,8 @@ def model_of(embedder, fingerprint="fp"):
 
 
 def start(root, *seconds):
-    command = [sys.executable, "-c", WRITER, str(root), *map(str, seconds)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-c", WRITER, str(root / "m"), *map(str, seconds)]
+    pipes = {"cwd": root, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     return subprocess.Popen(command, **pipes, text=True)
 
 
@@ -109,11 +110,11 @@ def test_infinite_embeddings_are_refused_and_not_kept(workspace_root):
 def test_outside_of_a_working_folder_embeddings_lie_beside_the_model(
     tmp_path, embedder, monkeypatch
 ):
-    assert root_of(tmp_path / "mine") is None
+    monkeypatch.setenv(store.BESIDE, "elsewhere")  # as another command has left it
+    assert store.outputs() == tmp_path / "workspace" / "outputs"
     monkeypatch.chdir(tmp_path)
-    root = root_of(Path("mine"))
-    assert root == tmp_path / "mine.embeddings"
+    store.keep_beside(Path("mine"))
     for texts in (["one", "three"], ["three"]):
-        embed_once(model_of(embedder), texts, root=root)
+        embed_once(model_of(embedder), texts)
     assert embedder.asked == [["one", "three"]]
-    assert len(list(root.rglob(ROWS))) == 1
+    assert len(list((tmp_path / "mine.embeddings").rglob(ROWS))) == 1

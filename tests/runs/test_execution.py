@@ -74,6 +74,7 @@ def test_a_run_is_not_done_where_anything_that_counts_has_changed(
         (profile, "_tokens: 64}\n", "_tokens: 32}\n"),
         (profile, "packages: [numpy, seaborn]", "packages: [numpy]"),
         (run.source, "half-way", "half way"),
+        (run.source, "seed = 0", "sed = 0"),
         (run.folder / RECORD, "{", ""),
         (run.folder / RECORD, run.key, "0" * 16),
     ]
@@ -94,10 +95,12 @@ def test_a_run_is_not_done_where_anything_that_counts_has_changed(
     assert not fresh().is_done
 
 
-def test_prose_and_parameters_that_do_not_count_make_no_other_run(fresh):
+def test_prose_and_values_in_the_first_cell_make_no_other_run(fresh):
     run = fresh(SUCCEEDS)
     execute(run)
     notebook = json.loads(run.source.read_text())
+    assert notebook["cells"][0]["source"][2] == "lam = 0.1"
+    notebook["cells"][0]["source"][2] = "lam = [0.7, 1]  # of λ"
     prose = {"cell_type": "markdown", "id": "a", "metadata": {}, "source": ["*New* prose."]}
     notebook["cells"].insert(1, prose)
     run.source.write_text(json.dumps(notebook))

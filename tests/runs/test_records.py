@@ -32,6 +32,12 @@ def write(workspace_root):
     return written
 
 
+def test_records_of_an_unknown_notebook_are_refused(write, refused):
+    write("k1")
+    assert len(records.frame("5")) == len(records.frame(5)) == 1
+    refused("notebook 'nope' is unknown", records.frame, "nope")
+
+
 def test_a_record_comes_back_as_it_was_written_with_its_tables(write, workspace_root):
     score = {"model": "m", "task": "t", "metric": "map", "seed": 0, "value": 0.5}
     interval = {"low": None, "high": 0.6}

@@ -48,7 +48,7 @@ def test_a_run_by_hand_is_published_by_itself_but_not_over_an_executed_one(works
     row = run.finish({"documents": 3, "mean": 0.25}).iloc[:, 0]
     assert [str(value) for value in row[["documents", "mean"]]] == ["3", "0.25"]
     assert run.record.metrics == {"documents": 3, "mean": 0.25}
-    height, _, _ = plt.imread(workspace_root / run.figures[0]).shape
+    height, _, _ = plt.imread(run.folder / "drawn.png").shape
     assert ax.figure.dpi == 70
     assert 300 < height < 350  # 2 inches and a margin at 150 dots
     plt.close(ax.figure)

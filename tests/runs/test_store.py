@@ -21,19 +21,20 @@ from docemb_lib.runs.store import cached, folder_of, is_whole, link, revision
 COUNT_BUILDS = """
 import sys, time
 from pathlib import Path
-from docemb_lib.runs.store import cached
+from docemb_lib.runs.store import cached, keep_beside
 
 def build(folder):
     with open(sys.argv[2], "a") as log:
         log.write("built\\n")
     time.sleep(0.5)
 
-cached("number", {"n": 42}, build, root=Path(sys.argv[1]))
+keep_beside(Path(sys.argv[1]))
+cached("number", {"n": 42}, build)
 """
 BUILD_SLOWLY = """
 import sys, time
 from pathlib import Path
-from docemb_lib.runs.store import cached
+from docemb_lib.runs.store import cached, keep_beside
 
 def build(folder):
     done = len(list(folder.glob("step*")))
@@ -42,14 +43,23 @@ def build(folder):
         print(step, flush=True)
         time.sleep(30 if step == 1 and done == 0 else 0)
 
-cached("slow", {}, build, resumable=True, root=Path(sys.argv[1]))
+keep_beside(Path(sys.argv[1]))
+cached("slow", {}, build, resumable=True)
 """
 
 
+@pytest.fixture(autouse=True)
+def shelves(tmp_path, monkeypatch):
+    """A store outside of a working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(store.BESIDE, str(tmp_path / "mine.embeddings"))
+    return tmp_path / "mine.embeddings" / "artefacts"
+
+
 @pytest.fixture
-def number(tmp_path):
-    """The artefact of the number 42 in a store of its own."""
-    return partial(cached, "number", {"n": 42}, root=tmp_path)
+def number():
+    """The artefact of the number 42."""
+    return partial(cached, "number", {"n": 42})
 
 
 def write_value(folder: Path) -> None:
@@ -76,11 +86,11 @@ def test_an_artefact_is_built_once_and_says_what_made_it(number):
     assert {"python", "numpy"} <= set(manifest["versions"])
 
 
-def test_kind_inputs_and_version_name_an_artefact_and_their_order_does_not(tmp_path, monkeypatch):
+def test_kind_inputs_and_version_name_an_artefact_and_their_order_does_not(monkeypatch):
     pairs = (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
-    folders = {folder_of(kind, inputs, tmp_path) for kind, inputs in pairs}
+    folders = {folder_of(kind, inputs) for kind, inputs in pairs}
     monkeypatch.setattr(store, "VERSION", store.VERSION + 1)
-    folders.add(folder_of("a", {"n": 1}, tmp_path))
+    folders.add(folder_of("a", {"n": 1}))
     assert len({folder.name for folder in folders}) == 5
     ordered = {"a": 1, "b": {"c": 2, "d": 3}}
     assert fingerprint_of(ordered) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
@@ -98,6 +108,22 @@ def test_a_damaged_artefact_is_built_again_with_one_line(number, caplog, monkeyp
     (line,) = caplog.messages
     assert line.startswith(f"{file} is damaged (its checksum differs): it is not used; ")
     assert number(never) == folder
+
+
+def test_folders_that_have_changed_places_are_not_taken(number, caplog):
+    folder = number(write_value)
+    other = cached("number", {"n": 43}, lambda folder: (folder / "value.txt").write_text("43"))
+    moved = folder.rename(folder.with_name("moved"))
+    other.rename(folder)
+    moved.rename(other)
+    assert (number(write_value) / "value.txt").read_text() == "42"
+    assert "artefact.json is damaged" in caplog.text
+
+
+def test_inputs_that_are_no_json_are_refused():
+    assert fingerprint_of({"a": Path("b")}) == fingerprint_of({"a": "b"})
+    with pytest.raises(TypeError, match="ndarray"):
+        fingerprint_of({"a": np.arange(5000)})
 
 
 @pytest.mark.parametrize("error", [RuntimeError, InputError])
@@ -118,11 +144,11 @@ def test_an_interrupted_build_says_so_and_a_resumable_one_keeps_its_files(tmp_pa
         write_value(folder)
         raise KeyboardInterrupt
 
-    build = partial(cached, "student-lexical", {}, resumable=resumable, root=tmp_path)
+    build = partial(cached, "student-lexical", {}, resumable=resumable)
     said = "^stopped while building student lexical; give the same command again to go on$"
     with pytest.raises(Stopped, match=said):
         build(interrupted)
-    assert not is_whole(folder_of("student-lexical", {}, tmp_path))
+    assert not is_whole(folder_of("student-lexical", {}))
     left = ["value.txt"] if resumable else []
     assert files_in(tmp_path) == left
     folder = build(lambda folder: (folder / "late.txt").touch())
@@ -131,23 +157,23 @@ def test_an_interrupted_build_says_so_and_a_resumable_one_keeps_its_files(tmp_pa
 
 def test_two_builders_of_one_artefact_build_it_once(tmp_path):
     log = tmp_path / "log"
-    command = [sys.executable, "-c", COUNT_BUILDS, str(tmp_path), str(log)]
+    command = [sys.executable, "-c", COUNT_BUILDS, "mine", str(log)]
     builders = [subprocess.Popen(command) for _ in range(3)]
     assert [builder.wait(timeout=60) for builder in builders] == [0, 0, 0]
     assert log.read_text().splitlines() == ["built"]
 
 
-def test_a_killed_build_goes_on_where_it_was_and_its_lock_blocks_no_one(tmp_path):
-    command = [sys.executable, "-c", BUILD_SLOWLY, str(tmp_path)]
+def test_a_killed_build_goes_on_where_it_was_and_its_lock_blocks_no_one(shelves):
+    command = [sys.executable, "-c", BUILD_SLOWLY, "mine"]
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert [killed.stdout.readline().strip() for _ in range(2)] == ["0", "1"]
     killed.kill()
     killed.communicate(timeout=30)
-    assert [path.suffix for path in (tmp_path / "slow").glob("[!.]*")] == [store.PARTIAL]
-    assert [*(tmp_path / "slow").glob(".*.lock")]
+    assert [path.suffix for path in (shelves / "slow").glob("[!.]*")] == [store.PARTIAL]
+    assert [*(shelves / "slow").glob(".*.lock")]
     resumed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert resumed.stdout.split() == ["2"]
-    (folder,) = (tmp_path / "slow").glob("[!.]*")
+    (folder,) = (shelves / "slow").glob("[!.]*")
     assert files_in(folder) == [MANIFEST, "step0", "step1", "step2"]
     assert is_whole(folder)
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from conftest import write_files, write_rows
+from pyarrow import parquet
 from scipy.spatial.distance import cosine
 
 from docemb_lib.student import embeddings_file
@@ -98,16 +100,75 @@ def test_a_file_without_passages_is_not_searched_by_them(tmp_path, refused):
 
 def test_embeddings_of_another_student_are_refused(documents, refused):
     file = EmbeddingsFile(documents[0])
-    file.check_student("abc", "mine", 4)
-    refused("the fingerprint abc, .* of mine have 4 and def", file.check_student, "def", "mine", 4)
-    refused("have 4 dimensions .* of mine have 5", file.check_student, "abc", "mine", 5)
+    file.check_student("abc", "mine")
+    said = (
+        "the fingerprint of its student is abc, and that of mine is def; embed the documents again"
+    )
+    refused(said, file.check_student, "def", "mine")
 
 
-def test_a_file_that_names_no_student_is_taken_at_its_width(tmp_path, refused):
-    rows = [{"id": "a", "embedding": [1.0, 0.0]}]
-    file = EmbeddingsFile(write_rows(tmp_path / "e.parquet", rows))
-    file.check_student("abc", "mine", 2)
-    refused("have 2 dimensions", file.check_student, "abc", "mine", 3)
+def change(file, edit):
+    """Write the file again as another program would that changes its rows."""
+    rows = parquet.read_table(file)
+    edited = pa.Table.from_pylist(edit(rows.to_pylist()), schema=rows.schema)
+    parquet.write_table(edited, file)
+
+
+def flip_a_bit(file):
+    content = bytearray(file.read_bytes())
+    content[content.index(np.float32(EMBEDDED).tobytes())] ^= 1
+    file.write_bytes(content)
+
+
+def with_second(field, value):
+    return lambda rows: [rows[0], rows[1] | {field: value}, *rows[2:]]
+
+
+EMBEDDED = 0.8125
+VECTOR = [EMBEDDED, 1.0]
+NUMBERS = "no whole file of embeddings"
+DAMAGE = {
+    "a bit": (flip_a_bit, "no whole file of embeddings .*CRC"),
+    "no student": (lambda file: pd.read_parquet(file).to_parquet(file), "student is missing"),
+    "longer": (with_second("embedding", [*VECTOR, 2.0]), NUMBERS),
+    "nan": (with_second("embedding", [np.nan, 1.0]), NUMBERS),
+    "null": (with_second("embedding", None), NUMBERS),
+    "null number": (with_second("embedding", [None, 1.0]), NUMBERS),
+    "id twice": (with_second("id", "0"), "an id is missing, or there twice"),
+    "no id": (with_second("id", None), "an id is missing, or there twice"),
+    "no passage": (with_second("passage", []), "a document has no passage"),
+    "null passages": (with_second("passage", None), NUMBERS),
+    "passage": (with_second("passage", [[1.0, 2.0]]), NUMBERS),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_refused(tmp_path, refused, damage):
+    edit, said = DAMAGE[damage]
+    file = tmp_path / "e.parquet"
+    passages = Passages(np.array([[0, 1]]), np.array([8]), np.ones((1, 1), dtype=np.float32))
+    options = {"student": "abc", "texts": ["a"] * 3, "passages": [passages] * 3}
+    write_embeddings(file, ["0", "1", "2"], np.float32([VECTOR] * 3), **options)
+
+    def search():
+        embeddings = EmbeddingsFile(file)
+        embeddings.check_student("abc", "mine")
+        return embeddings.nearest(np.ones(2), 3, by_passages=True)
+
+    assert len(search()) == 3
+    if damage in ("a bit", "no student"):
+        edit(file)
+    else:
+        change(file, edit)
+    refused(said, search)
+
+
+def test_an_id_without_its_ending_is_recognised(documents, tmp_path, refused):
+    file = EmbeddingsFile(
+        write_rows(tmp_path / "r.parquet", [{"id": "report.txt", "embedding": [1.0]}])
+    )
+    refused("no document has the id 'report'; did you mean report.txt", file.row_of, "report")
+    refused("id 'x'; its ids are 'd0', 'd1', 'd2'…", EmbeddingsFile(documents[0]).row_of, "x")
 
 
 FILES = {

@@ -119,7 +119,6 @@ def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(
     ("encoder", "arguments", "message"),
     [
         ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"),
-        ("minilm", {"layers": []}, "layers: got []"),
         ("modernbert_folder", {"layers": [0]}, "a ModernBERT becomes a student as it is"),
         ("modernbert_folder", {"max_tokens": 601}, "max_tokens at most 600"),
         ("modernbert_folder", {"pooling": "cls"}, "a student cannot pool by cls of a modernbert"),

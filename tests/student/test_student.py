@@ -1,4 +1,5 @@
 import doctest
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -81,6 +82,7 @@ def test_a_single_string_and_embeddings_that_are_not_finite_are_refused(
         (b"one", "this is a bytes and no sequence"),
         (pd.DataFrame({"text": ["one"]}), "this is a DataFrame and no sequence"),
         (["one", None], "item 1 is the NoneType None and no string; mend or leave it out"),
+        (["one", "a \ud83d"], "item 1 is the str .* and no string"),
         (pd.Series(["one", np.nan], dtype=object), "item 1 is the float nan and no string"),
     ],
 )
@@ -112,10 +114,48 @@ def test_a_student_pools_as_it_is_set(make_student):
     np.testing.assert_array_equal(student.embed(texts, bf16=False), lead)
 
 
-@pytest.mark.parametrize("window", [0, 1, -2, 7])
-def test_a_window_that_is_no_even_number_from_two_on_is_refused(minilm, window, refused):
-    message = f"attention_window: got {window}; give an even number from 2 on, or None"
-    refused(message, Student.from_encoder, minilm, attention_window=window)
+NO_FORMS = [
+    {"attention_window": 7},
+    {"attention_window": 0},
+    {"attention_window": [32]},
+    {"layers": "0"},
+    {"layers": [True]},
+    {"layers": []},
+    {"max_tokens": None},
+    {"max_tokens": -4},
+    {"max_tokens": 10**8},
+    {"dropout": -0.1},
+]
+
+
+@pytest.mark.parametrize("form", NO_FORMS, ids=str)
+def test_what_is_no_form_of_a_student_is_refused(minilm, form, refused):
+    refused(f"{next(iter(form))}.*, got ", Student.from_encoder, minilm, **form)
+
+
+def test_arguments_that_are_no_numbers_are_refused(make_student, refused, tmp_path):
+    student = make_student(windows=[8])
+    texts = ["one word", "another word", "two words"] * 3
+    refused("dim: got 16.0", student.adapt, texts, dim=16.0)
+    refused("weight: got '0.5'", student.adapt, texts, dim=1, weight="0.5")
+    refused("passages: got '64'", student.embed_documents, texts, passages="64")
+    refused("the name is empty", student.save, "")
+    np.testing.assert_array_equal(student.embed(texts, devices="cpu"), student.embed(texts))
+
+
+def test_threads_tokenise_with_the_limit(make_student):
+    student = make_student(windows=[8], max_tokens=12)
+    text = "ferry quay " * 200
+    lengths = set()
+
+    def tokenise():
+        for _ in range(50):
+            lengths.update(map(len, student.encodings([text] * 8)))
+
+    with ThreadPoolExecutor(4) as threads:
+        for future in [threads.submit(tokenise) for _ in range(4)]:
+            future.result()
+    assert lengths == {12}
 
 
 # ---- Files
