@@ -428,12 +428,12 @@ if len(run.roles) == 2:
     alone = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
     print(views.compared(scores, student, student_name(alone)), end="\n\n")
 beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
-worth = f"{beyond['difference'].item():+.3f}, {p_value(beyond['p'].item())}"
+worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
 end, start = (with_interval(*endings.loc[name]) for name in (student, "start"))
 said = f"What {student} reads beyond the first {limit} tokens is worth {worth}, and with each doubling"
 said += f" of the length it gains {slope:+.3f} on {sbert} ({p_value(p_trend)}); the end of a document"
 said += f" counts {end} times as much as the beginning (before training {start})."
-print(LINES.fill(said))
+print(LINES.fill(said.replace("+0.", "+.")))
 
 # %% [markdown]
 # ## Conclusion

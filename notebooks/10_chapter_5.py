@@ -45,13 +45,8 @@ print("Recorded students:", ", ".join(finals.names.values()))
 # %% [markdown]
 # ## Table 5.7 in the thesis
 #
-# Accuracy by the number of examples that a head learns from, and MAP. The thesis tests on these tasks (Tables 5.4 and 5.5;
-# `over_384` is the percentage of documents that SBERT does not read whole):
-
-# %%
-columns = ["examples", "documents", "queries", "over_384", "over_512"]
-tasks = pd.concat([thesis.table("5.4"), thesis.table("5.5")])
-figures.table(tasks.reindex(columns=columns), digits=0)
+# Accuracy by the number of examples that a head learns from, and MAP. The tasks, Tables 5.3 to 5.5, are in
+# [01](01_corpus.ipynb).
 
 # %%
 figures.table(thesis.table("5.7"))
@@ -87,7 +82,7 @@ figures.table(same, names)
 #
 # ## Figures 5.3 to 5.6
 #
-# Accuracy over tasks, by round (5.3): points are the scores here, diamonds those of the thesis.
+# Accuracy over tasks, by round (5.3). Points are the scores here, diamonds, where a task is the thesis', those there.
 
 # %%
 from docemb_lib.evaluation.scoreboard import best_means
@@ -114,7 +109,9 @@ if len(ranked):
     figures.plot_rows(ranked, panel="metric")
 
 # %% [markdown]
-# The best of chapter 4 on validation splits (Figure 4.12, Table 4.10):
+# A model can be among the first by accuracy and the last by MAP: a head weighs the features anew, a cosine cannot.
+#
+# The best of chapter 4 on validation splits (Figure 4.12, Table 4.10), with the thesis' means as diamonds:
 
 # %%
 best = thesis.best_of_chapter_4(run)
@@ -160,7 +157,7 @@ def train_head(net, X, y, head):
 
 
 # %% [markdown]
-# Every model whose weights are at hand embeds the first task with labels here:
+# The models of the table embed the first task with labels here:
 
 # %%
 from docemb_lib.evaluation.heads import one_thread, train_stack
@@ -175,10 +172,10 @@ for record in [run.record, *run.comparable()]:
     if record is not None and record.student_folder is not None:
         embedders[record.label] = student_model(record.label, record.student_folder)
 for model in run.references:
-    if isinstance(model.embedder, Embedder) and names[model.label] != "SBERT-lead":
+    if isinstance(model.embedder, Embedder) and model.label in set(finals.scores["model"]):
         embedders[model.label] = model
-heads = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
-task = next(task for task in heads if isinstance(task, HeadTask))
+tasks = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
+task = next(task for task in tasks if isinstance(task, HeadTask))
 WITHOUT_LAYER = HEAD.model_copy(update={"hidden": 0})  # its inputs have a mean norm of 1
 inputs = {}
 of_regression = {}
@@ -190,7 +187,7 @@ for label, model in embedders.items():
 student = next(iter(inputs))
 train, test = inputs[student]
 print(f"{task.name}, {student}: train {train.features.shape}, test {test.features.shape},")
-print(f"{len(np.unique(train.labels))} classes; models: {', '.join(inputs)}")
+print(f"{len(np.unique(train.labels))} classes; {len(inputs)} models")
 
 # %% [markdown]
 # One head by hand; the library trains many at once. Without dropout, which it draws differently, both end with the same
@@ -218,9 +215,9 @@ print(f"; answering all classes alike costs {np.log(int(y.max()) + 1):.3f}")
 #
 # ## Does the head read the length of an embedding?
 #
-# The same head reads each model's embeddings as they are, and standardised: each feature minus its mean over the training
-# examples, divided by its deviation there. Standardising changes no information that a linear map could not restore, but
-# all embeddings then have the same length. A logistic regression, which is trained to the end, stands beside them.
+# The same head reads each model's embeddings as they are, then all multiplied by a factor, so that their mean norm is 10,
+# then standardised: each feature minus its mean over the training examples, divided by its deviation there. A factor
+# changes nothing of what embeddings say. A logistic regression, which is trained to the end, stands beside them.
 
 # %%
 from sklearn.linear_model import LogisticRegression
@@ -256,42 +253,41 @@ def standardised(train, test):
 lines = {}
 for name, (train, test) in inputs.items():
     everything = np.arange(len(train.labels))
-    raw = accuracies(train, test, everything, HEAD)
-    scaled = standardised(train, test)
+    norm = float(np.linalg.norm(train.features, axis=1).mean())
+    of_norm_10 = [each._replace(features=10 / norm * each.features) for each in (train, test)]
     lines[name] = {
-        "norm": np.linalg.norm(train.features, axis=1).mean(),
-        "head, raw": raw[1],
-        "head, standardised": accuracies(*scaled, everything, HEAD)[1],
+        "norm": norm,
+        "head": accuracies(train, test, everything, HEAD)[1],
+        "head, norm 10": accuracies(*of_norm_10, everything, HEAD)[1],
+        "head, standardised": accuracies(*standardised(train, test), everything, HEAD)[1],
         "regression": regression(*of_regression[name], everything)[1],
     }
-read = pd.DataFrame(lines).T.sort_values("head, raw", ascending=False)
+read = pd.DataFrame(lines).T.sort_values("norm")
 figures.table(read)
 
 # %% tags=["picture"]
-_, ax = plt.subplots(figsize=(figures.WIDTH, 3.2))
-for column, marker in (("head, raw", "o"), ("head, standardised", "D"), ("regression", "x")):
-    ax.plot(read["norm"], read[column], marker, label=column)
-for name, row in read.iterrows():
-    ax.annotate(name, (row["norm"], row["head, raw"]), xytext=(4, -9), textcoords="offset points")
-ax.set(xscale="log", xlabel="mean norm of an embedding", ylabel=f"{task.name}: accuracy")
+_, ax = plt.subplots(figsize=(figures.WIDTH, 0.8 + 0.25 * len(read)))
+columns = [column for column in read if column != "norm"]
+for column, marker in zip(columns, "oDsx", strict=True):
+    ax.plot(read[column], range(len(read)), marker, label=column)
+ax.set_yticks(range(len(read)), [f"{name} ({norm:.1f})" for name, norm in read["norm"].items()])
+ax.set_xlabel(f"{task.name}: accuracy; in brackets the mean norm of an embedding")
 ax.legend(**figures.BESIDE)
 plt.show()
 
 # %%
-from scipy.stats import spearmanr
-
-from docemb_lib.evaluation.scoreboard import p_value
-
-follows = {}
-for column in ("head, raw", "head, standardised", "regression"):
-    correlation = spearmanr(read["norm"], read[column])
-    follows[column] = f"{correlation.statistic:+.2f} ({p_value(correlation.pvalue)})"
-    print(f"{column}: {read[column].idxmax()} is best; rank correlation with the norm {follows[column]}")
+moved = (read["head, norm 10"] - read["head"]).abs()
+print(f"a factor alone moves the accuracy of the head by up to {moved.max():.3f} ({moved.idxmax()})")
+of_students = read[read.index.isin(finals.names.values())]
+longest, best_read = of_students[["norm", "regression"]].idxmax()
+ahead = of_students.loc[longest] - of_students.loc[best_read]
+leads = {column: f"{ahead[column]:+.3f}" for column in columns}
+print(f"{longest}, the longest of the students, minus {best_read}: {leads}")
 
 # %% [markdown]
 # Max-margin pushes embeddings apart and lengthens them (section 4.4.1 of the thesis). A head that has few updates is better
-# on long embeddings, and the thesis' round of 1,000 examples has about as many: what it says there in favour of max-margin
-# may be said of norms. The thesis prints no norms, so that this stays a question.
+# on long embeddings, and in the thesis' round of 1,000 examples it has about as many (320): what that round says in favour
+# of max-margin may be said of norms. The thesis prints no norms, so that this stays a question.
 #
 # ## Does a head overfit with less data?
 #
@@ -314,17 +310,18 @@ for ax, (title, accuracy_of) in zip(axes, by_count.items(), strict=True):
     seen, unseen = np.transpose(accuracy_of)
     ax.plot(counts, seen, "o--", label="training examples")
     ax.plot(counts, unseen, "o-", label="test examples")
-    ax.set(title=title, xlabel="examples to learn from", xscale="log")
+    ax.set(title=title, xlabel="examples to learn from")
 axes[0].set_ylabel(f"{task.name}: accuracy")
 axes[1].legend()
 plt.show()
+gaps = {}
 for title, accuracy_of in by_count.items():
-    gaps = [f"{seen - unseen:+.3f}" for seen, unseen in accuracy_of]
-    print(f"{title}: better on what it has seen by {', '.join(gaps)}, from {counts} examples")
+    gaps[title] = [f"{seen - unseen:+.3f}" for seen, unseen in accuracy_of]
+    print(f"{title}, from {counts} examples: better on what it has seen by {', '.join(gaps[title])}")
 
 # %% [markdown]
-# The regression overfits, the more the fewer its examples are. The head of the thesis cannot: with few examples it has few
-# updates and is at the level of chance on both. More examples help it twice, as data and as updates.
+# Overfitting is a gap between both lines that is wide at the left. A head with few updates cannot overfit: with few examples
+# it is near chance on both. More examples help it twice, as data and as updates.
 #
 # ## What chapter 5 says of the order of models
 #
@@ -374,16 +371,18 @@ published = thesis.published("table_5_7")
 accuracy_of = published[published["metric"] == "accuracy"].set_index(["round", "task", "model"])
 by_round = accuracy_of["value"].unstack("round")
 gains = (by_round["all"] - by_round["10k"]).unstack("model")["SBERT"]
-print("SBERT, all examples minus 10,000:", gains.sort_values(ascending=False).to_dict())
+gained = [f"{gain:+.3f} on {name}" for name, gain in gains.sort_values(ascending=False).items()]
+print("SBERT, all examples minus 10,000:", ", ".join(gained))
 for metric in ("map", "mrr"):
     by_task = published[published["metric"] == metric].pivot_table("value", "model", "task")
     apart = (by_task["games"] - by_task["wines"]).abs().sort_values()
     place = apart.index.get_loc("cosine-masked") + 1
-    print(f"{metric.upper()} on GAMES and WINES: cosine-masked differs least but {place - 1} of {len(apart)}")
+    print(f"{metric.upper()}, GAMES against WINES: cosine-masked has the smallest gap but {place - 1}")
 order = {}
 for asked, values in by_round.groupby("task"):
     order[asked] = float(kendalltau(values["1k"], values["10k"]).statistic)
-    print(f"Kendall's tau of the orders with 1,000 and 10,000 examples, {asked}: {order[asked]:+.2f}")
+taus = [f"{tau:+.2f} on {name}" for name, tau in order.items()]
+print("Kendall's tau of the orders with 1,000 and 10,000 examples:", ", ".join(taus))
 
 # %% [markdown]
 # The first two hold. The third does not on every task: where tau is near 0, the orders have nothing in common.
@@ -391,7 +390,7 @@ for asked, values in by_round.groupby("task"):
 # ## Try it
 #
 # - `HEAD = HEADS["thesis"].model_copy(update={"epochs": 200})`: two minutes; is the longest embedding still read best?
-# - `task = heads[1]`, pairs of documents: one minute; does the head read more than chance where it has to compare?
+# - `task = tasks[1]`, pairs of documents: one minute; does the head read more than chance where it has to compare?
 # - `docemb sweep 06 --grid final`, the three students of the thesis from one number of documents: does their order stay?
 #
 # ## What was found
@@ -401,19 +400,19 @@ from docemb_lib.thesis.comparison import LINES
 
 held = [claim for claim in claims if claim["thesis"].startswith("holds")]
 failed = [asked for asked, tau in order.items() if tau < 0]
-print(
-    LINES.fill(
-        f"On the thesis' own numbers {len(held)} of {len(claims)} statements on the order of models hold; "
-        f"that the order stays on a given task does not on {', '.join(failed)}."
-    )
-)
-print(
-    LINES.fill(
-        f"The head of the thesis reads the norm of embeddings: over {len(read)} models the rank "
-        f"correlation of accuracy and norm is {follows['head, raw']}, of standardised embeddings "
-        f"{follows['head, standardised']}, by logistic regression {follows['regression']}."
-    )
-)
+said = f"On the thesis' own numbers {len(held)} of {len(claims)} statements on the order of models hold;"
+said += f" that the order hardly changes on a given task does not on {', '.join(failed)}."
+print(LINES.fill(said), end="\n\n")
+said = "The head of the thesis reads the norm of embeddings: a factor alone moves its accuracy by up"
+said += f" to {moved.max():.3f}, and {longest}, the longest of the students, is {leads['head']} beside"
+said += f" {best_read} as they are, {leads['head, norm 10']} at one norm, {leads['head, standardised']}"
+said += f" standardised, and {leads['regression']} by a regression that is trained to the end."
+print(LINES.fill(said), end="\n\n")
+few, many = counts[0], counts[-1]
+said = f"Heads do not overfit (seen minus unseen: {gaps['the head of the thesis'][0]} from {few} examples,"
+said += f" {gaps['the head of the thesis'][-1]} from {many}), where a regression does"
+said += f" ({gaps['logistic regression'][0]}, {gaps['logistic regression'][-1]})."
+print(LINES.fill(said))
 
 # %% [markdown]
 # **Reference.** D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied
