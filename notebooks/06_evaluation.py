@@ -401,8 +401,8 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # ## What was found
 
 # %% tags=["found"]
-from docemb_lib.evaluation.scoreboard import RELATIONS, listed, would_show
-from docemb_lib.evaluation.uncertainty import differences
+from docemb_lib.evaluation.scoreboard import RELATIONS, UNCLEAR, listed, told, would_show
+from docemb_lib.evaluation.uncertainty import differences, verdicts
 from docemb_lib.thesis.comparison import LINES
 
 
@@ -426,7 +426,12 @@ said = f"{student}, this student, is in the mean {beside(asked)}."
 print(LINES.fill(said), end="\n\n")
 if len(run.roles) == 2:
     alone = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
-    print(views.compared(scores, student, student_name(alone)), end="\n\n")
+    alone, masked = student_name(alone), f"{student} masked"
+    print(views.compared(scores, student, alone), end="\n\n")
+    if {alone, masked} <= {*scores}:
+        of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))
+        shown = told(of_mask[of_mask["verdict"] != UNCLEAR])
+        print(f"With a mask ({masked}) it is {shown or 'not shown to differ'}.", end="\n\n")
 beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
 worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
 end, start = (with_interval(*endings.loc[name]) for name in (student, "start"))

@@ -20,7 +20,7 @@
 # What does the thesis report of its students on the test splits, and is it so for those that are recorded here? Table 5.7,
 # Figures 5.3 to 5.6 and what the text says of them stand beside the final evaluations of this working folder
 # ([06](06_evaluation.ipynb)). One question goes to the thesis itself: its students lead where a small network learns from
-# 1,000 examples. Does this network read what an embedding says, or how long it is?
+# 1,000 examples. Does this network read what an embedding says, or how large its norm is?
 #
 # In the embedded default tasks and models are others than in the thesis, so that its numbers are no reference there:
 # `docemb run --profile thesis` makes the runs that they are numbers of.
@@ -213,7 +213,7 @@ print(f"; answering all classes alike costs {np.log(int(y.max()) + 1):.3f}")
 # %% [markdown]
 # So few updates hardly change a head: what it can read after them is what is large in its input.
 #
-# ## Does the head read the length of an embedding?
+# ## Does the head read the norm of an embedding?
 #
 # The same head reads each model's embeddings as they are, then all multiplied by a factor, so that their mean norm is 10,
 # then standardised: each feature minus its mean over the training examples, divided by its deviation there. A factor
@@ -279,14 +279,15 @@ plt.show()
 moved = (read["head, norm 10"] - read["head"]).abs()
 print(f"a factor alone moves the accuracy of the head by up to {moved.max():.3f} ({moved.idxmax()})")
 of_students = read[read.index.isin(finals.names.values())]
-longest, best_read = of_students[["norm", "regression"]].idxmax()
-ahead = of_students.loc[longest] - of_students.loc[best_read]
+largest, best_read = of_students[["norm", "regression"]].idxmax()
+ahead = of_students.loc[largest] - of_students.loc[best_read]
 leads = {column: f"{ahead[column]:+.3f}" for column in columns}
-print(f"{longest}, the longest of the students, minus {best_read}: {leads}")
+said = ", ".join(f"{column} {lead}" for column, lead in leads.items())
+print(f"{largest}, the student of the largest norm, minus {best_read}: {said}")
 
 # %% [markdown]
-# Max-margin pushes embeddings apart and lengthens them (section 4.4.1 of the thesis). A head that has few updates is better
-# on long embeddings, and in the thesis' round of 1,000 examples it has about as many (320): what that round says in favour
+# Max-margin pushes embeddings apart, and their norms grow (section 4.4.1 of the thesis). A head that has few updates is better
+# on large embeddings, and in the thesis' round of 1,000 examples it has about as many (320): what that round says in favour
 # of max-margin may be said of norms. The thesis prints no norms, so that this stays a question.
 #
 # ## Does a head overfit with less data?
@@ -389,7 +390,7 @@ print("Kendall's tau of the orders with 1,000 and 10,000 examples:", ", ".join(t
 #
 # ## Try it
 #
-# - `HEAD = HEADS["thesis"].model_copy(update={"epochs": 200})`: two minutes; is the longest embedding still read best?
+# - `HEAD = HEADS["thesis"].model_copy(update={"epochs": 200})`: two minutes; is the largest norm still read best?
 # - `task = tasks[1]`, pairs of documents: one minute; does the head read more than chance where it has to compare?
 # - `docemb sweep 06 --grid final`, the three students of the thesis from one number of documents: does their order stay?
 #
@@ -404,15 +405,15 @@ said = f"On the thesis' own numbers {len(held)} of {len(claims)} statements on t
 said += f" that the order hardly changes on a given task does not on {', '.join(failed)}."
 print(LINES.fill(said), end="\n\n")
 said = "The head of the thesis reads the norm of embeddings: a factor alone moves its accuracy by up"
-said += f" to {moved.max():.3f}, and {longest}, the longest of the students, is {leads['head']} beside"
+said += f" to {moved.max():.3f}, and {largest}, the student of the largest norm, is {leads['head']} beside"
 said += f" {best_read} as they are, {leads['head, norm 10']} at one norm, {leads['head, standardised']}"
 said += f" standardised, and {leads['regression']} by a regression that is trained to the end."
-print(LINES.fill(said), end="\n\n")
+print(LINES.fill(said.replace("0.", ".")), end="\n\n")
 few, many = counts[0], counts[-1]
 said = f"Heads do not overfit (seen minus unseen: {gaps['the head of the thesis'][0]} from {few} examples,"
 said += f" {gaps['the head of the thesis'][-1]} from {many}), where a regression does"
 said += f" ({gaps['logistic regression'][0]}, {gaps['logistic regression'][-1]})."
-print(LINES.fill(said))
+print(LINES.fill(said.replace("0.", ".")))
 
 # %% [markdown]
 # **Reference.** D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied
