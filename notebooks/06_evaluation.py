@@ -102,7 +102,7 @@ for task in [task for task in rankings if not any(task.splits["test"].missing)][
     most = int(np.argmax([len(rows) for rows in data.relevant]))
     value, precision, hits = average_precision(X, candidates, *examples[most])
     ranks = np.flatnonzero(hits) + 1
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.2))
+    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.0))
     ax.plot(np.arange(1, len(hits) + 1), precision, color=figures.GREY)
     ax.plot(ranks, precision[hits], "o")
     ax.set(xlim=(0, ranks[-1] + 10), xlabel="rank", ylabel="precision")
@@ -146,7 +146,7 @@ error = np.sqrt(p * (1 - p) / len(swapped))  # of a share of random swaps
 assert abs(p - of_library) < 6 * error + 1e-3
 
 # %%
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.2))
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.0))
 ax.hist(swapped, bins=50)
 ax.axvline(difference.mean(), color=figures.PALETTE["structural"])
 ax.set(xlabel=f"{task}: {student} minus {sbert}, after random swaps", ylabel="swaps")
@@ -431,7 +431,8 @@ if len(run.roles) == 2:
     if {alone, masked} <= {*scores}:
         of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))
         shown = told(of_mask[of_mask["verdict"] != UNCLEAR])
-        print(f"With a mask ({masked}) it is {shown or 'not shown to differ'}.", end="\n\n")
+        said = f"With a mask ({masked}) it is {shown or 'not shown to differ'}."
+        print(LINES.fill(said), end="\n\n")
 beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
 worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
 end, start = (with_interval(*endings.loc[name]) for name in (student, "start"))

@@ -92,7 +92,7 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
             if note:
                 console.print(f"{run.notebook}  {run.label}: {note}")
     for run in [*(final or done)][-1:] if whole_plan else done:
-        console.print(f"\n{run.notebook}  {run.label}\n{said_by(run, 'found')}")
+        console.print(f"\n{run.notebook}  {run.label}\n{said_by(run, 'found')}\n")
         if run in [*final][-1:]:
             _print_deciding(run, final)
         console.print(said_by(run, "conclusion"))
@@ -127,8 +127,8 @@ def _print_deciding(run: Run, final: Mapping[Run, records.Record]) -> None:
         rows = getattr(together, name)
         shown[name] = rows[rows["model"].isin(deciding)]
     print_evaluation(together._replace(**shown))
-    all_scores = relative(run.folder / "intervals.json")
-    console.print(f"All {len(together.models)} models: {all_scores}\n")
+    everything = relative(run.folder.parent / "*" / "intervals.json")
+    console.print(f"All {len(together.models)} models: {everything}\n")
 
 
 def _done(planned: Sequence[Run]) -> dict[Run, records.Record]:

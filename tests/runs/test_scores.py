@@ -357,7 +357,7 @@ def test_a_plan_ends_with_one_table_and_what_its_last_evaluation_concludes(
     for model in ("start", "SBERT-64", "SBERT-chunks", own, f"{own}, seed 1"):
         assert f"│ {model} " in shown
     assert "TF-IDF" not in shown
-    assert f"\nAll 6 models: outputs/runs/06_evaluation/{run.slug}/intervals.json\n" in shown
+    assert "\nAll 6 models: outputs/runs/06_evaluation/*/intervals.json\n" in shown
     assert shown.count(scores) == 2  # of this student and of the other
     assert "0.123" not in shown
     assert "Others" not in shown
