@@ -17,8 +17,9 @@
 # %% [markdown]
 # # 06 · The students on the test splits
 #
-# Which student is better than its start, its teachers, and what a user has without training? Students that notebooks 03
-# to 05 have trained are scored on the test splits: chapter 5 of the thesis.
+# Is the student better than the model that it started from, and better than both of its teachers? What does the second
+# teacher add, and does the student read a document to its end? The students of notebooks 03 to 05 are scored on the test
+# splits, beside their teachers and beside what anybody has without training; paired tests on the same examples decide.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -40,9 +41,9 @@ weighting = "profile"  # of the contextual loss: complement is 1 - λ; structura
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-from pathlib import Path
-
-from IPython.display import Markdown, display
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import Student, begin, figures, thesis, views, widgets
@@ -51,118 +52,13 @@ figures.use_style()
 run = begin("06_evaluation", globals())
 thesis.settings(run)
 
-# %% [markdown]
-# ## The student
-#
-# A student that is trained already is loaded.
-
 # %%
-train_history, validation_history = run.history()  # trains the student, unless it is there already
-ax = figures.plot_history(train_history, validation_history)
-run.save_figure(ax, "training", validation_history)
-print(views.taught(run))
+print(views.taught(run))  # trains the student, unless it is there already
 
 # %% [markdown]
-# ## A head
-#
-# Embeddings stay as they are. For a task with labels, a small network, the head, learns to tell the classes from them:
-# a hidden layer with dropout, and a cross-entropy with smoothed labels (Table 5.6).
-
-# %%
-import numpy as np
-import pandas as pd
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.optim import AdamW
-from torch.optim.lr_scheduler import CosineAnnealingLR
-
-
-def new_head(D, C, head, seed):
-    """From embeddings, (N, D), to a number for each class, (N, C)."""
-    torch.manual_seed(seed)
-    hidden = [nn.Linear(D, head.hidden), nn.ReLU(), nn.Dropout(head.dropout)]
-    return nn.Sequential(*hidden, nn.Linear(head.hidden, C))
-
-
-# %%
-def train_head(net, X, y, head):
-    """Train a head on X, (N, D), and class numbers y, (N,); yield the loss of each update."""
-    optimizer = AdamW(net.parameters(), head.learning_rate, weight_decay=head.weight_decay)
-    schedule = CosineAnnealingLR(optimizer, head.epochs * -(-len(X) // head.batch_size))
-    for _ in range(head.epochs):
-        for rows in torch.randperm(len(X)).split(head.batch_size):
-            loss = F.cross_entropy(net(X[rows]), y[rows], label_smoothing=head.label_smoothing)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(net.parameters(), head.max_grad_norm)
-            optimizer.step()
-            schedule.step()
-            yield loss.item()
-
-
-# %% [markdown]
-# It learns from at most 1,000 examples of the first such task here, the smallest round of the thesis.
-
-# %%
-import matplotlib.pyplot as plt
-
-from docemb_lib.evaluation.heads import one_thread, train_stack
-from docemb_lib.evaluation.tasks import HeadTask, Retrieval, downsample
-from docemb_lib.settings.sections import HEADS
-
-HEAD = HEADS["thesis"]
-tasks = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
-
-
-def embeddings_of(task):
-    """The embeddings of a task's documents by the student, (N, D)."""
-    return run.model.embed(task.texts("test"))
-
-
-# %%
-with_labels = [task for task in tasks if isinstance(task, HeadTask)][:1]
-for task in with_labels:
-    train, test = task.head_inputs(embeddings_of(task), "test", HEAD)
-    rows = downsample(train.labels, 1000)
-    X = torch.tensor(train.features[rows]).float()
-    y = torch.tensor(train.labels[rows])
-    C = int(y.max()) + 1
-    net = new_head(X.shape[1], C, HEAD, seed=0)
-    with one_thread():  # faster, because a step is short
-        losses = list(train_head(net, X, y, HEAD))
-
-    print(f"{task.name}: X {tuple(X.shape)}, y {tuple(y.shape)}, logits {tuple(net(X[:3]).shape)}")
-    logits = net.eval()(torch.tensor(test.features).float())
-    right = logits.argmax(dim=1).numpy() == test.labels
-    print(f"right {right[:3]}, accuracy {right.mean():.3f}")
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
-    ax.plot(losses)
-    ax.axhline(np.log(C), color=figures.GREY, linestyle=":")
-    ax.set(xlabel="update", ylabel="loss", title="a head learns (dotted: chance)")
-    run.save_figure(ax, "head")
-
-# %% [markdown]
-# The library trains many heads at once. Without dropout, which it draws differently, both end with the same weights.
-
-# %%
-plain = HEAD.model_copy(update={"dropout": 0.0})
-if with_labels:
-    net = new_head(X.shape[1], C, plain, seed=0)
-    for layer in (net[0], net[3]):  # a matrix of the library has a row for each input
-        W = layer.weight.data
-        layer.weight.data = W.view(W.T.shape).T.contiguous()
-    with one_thread():
-        losses = list(train_head(net, X, y, plain))
-    X, y = torch.tensor(train.features).float(), torch.tensor(train.labels)
-    of_library = train_stack(X, y, [(rows, 0)], plain)  # rows and a seed
-    ours = [net[0].weight.T, net[0].bias[None], net[3].weight.T, net[3].bias[None]]
-    for weight, stacked in zip(ours, of_library, strict=True):
-        torch.testing.assert_close(weight.detach(), stacked[0], atol=1e-3, rtol=0)
-
-# %% [markdown]
-# Ten epochs of few examples are few updates, so that the accuracy stays low. Where a profile has few, its heads are
-# therefore logistic regressions, the same without the hidden layer, trained to the end.
+# The loss says how near the student is to its teachers. Whether it is of use, tasks decide. Those with labels train a
+# logistic regression on frozen embeddings; [10](10_chapter_5.ipynb) has the small network of the thesis in its place, and
+# what that reads beside the meaning of a document.
 #
 # ## Mean average precision
 #
@@ -175,31 +71,38 @@ def average_precision(X, candidates, query, relevant):
 
     candidates: the rows that can be retrieved, in the order of ties.
     """
-    ranking = candidates[np.argsort(-np.round(X[candidates] @ X[query], 12), kind="stable")]
+    cosines = X[candidates] @ X[query]
+    ranking = candidates[np.argsort(-np.round(cosines, 12), kind="stable")]
     hits = np.isin(ranking[ranking != query], relevant)
-    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    ranks = np.arange(1, len(hits) + 1)
+    precision = np.cumsum(hits) / ranks
     return precision[hits].mean(), precision, hits
 
 
 # %%
+from docemb_lib.evaluation.tasks import Retrieval
+
+tasks = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
 rankings = [task for task in tasks if isinstance(task, Retrieval)]
 for task in [task for task in rankings if not any(task.splits["test"].missing)][:1]:
     data = task.splits["test"]
     pool = data.pool  # ids; of equally near documents that with the last one comes first
     candidates = np.array(sorted(range(len(pool)), key=pool.__getitem__, reverse=True))
     row_of = {id: row for row, id in enumerate(task.documents("test"))}
-    X = embeddings_of(task)[[row_of[id] for id in data.ids]].astype(np.float64)
+    embeddings = run.model.embed(task.texts("test"))
+    X = embeddings[[row_of[id] for id in data.ids]].astype(np.float64)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     examples = list(zip(data.queries, data.relevant, strict=True))
     values = [average_precision(X, candidates, *example)[0] for example in examples]
-    print(f"{task.name}: X {X.shape}; of three queries {np.round(values[:3], 3)}", end=", ")
-    print(f"MAP of {len(values)} {np.mean(values):.4f}")
-    np.testing.assert_allclose(np.mean(values), task.score(embeddings_of(task)).mean, atol=1e-6)
+
+    print(f"{task.name}: X {X.shape}; three queries have {np.round(values[:3], 3)},")
+    print(f"and the mean of all {len(values)}, MAP, is {np.mean(values):.4f}")
+    np.testing.assert_allclose(np.mean(values), task.score(embeddings).mean, atol=1e-6)
 
     most = int(np.argmax([len(rows) for rows in data.relevant]))
     value, precision, hits = average_precision(X, candidates, *examples[most])
     ranks = np.flatnonzero(hits) + 1
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
+    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.0))
     ax.plot(np.arange(1, len(hits) + 1), precision, color=figures.GREY)
     ax.plot(ranks, precision[hits], "o")
     ax.set(xlim=(0, ranks[-1] + 10), xlabel="rank", ylabel="precision")
@@ -227,80 +130,91 @@ def paired_test(differences, permutations=9999):
 
 # %%
 from docemb_lib.evaluation.uncertainty import paired_p_values
-from docemb_lib.runs.kinds import Kind
 
-teacher = next(model for model in run.references if model.kind == Kind.SBERT_TRUNCATED)
-*_, scores = run.scorer.by_round([run.model, teacher]).values()
-task = tasks[-1]
-metric = scores[run.label][task.name].metric
-student, sbert = (scores[model.label][task.name].of_examples() for model in (run.model, teacher))
-difference = student - sbert
+final = run.evaluate()
+scores = views.recorded(run, final)  # by short name, with the answer to each example
+names = figures.short_names(run)
+student = names[final.student]
+sbert = names["SBERT truncated"]
+task = run.profile.evaluation.tasks[-1]
+difference = scores[student][task].of_examples() - scores[sbert][task].of_examples()
 p, swapped = paired_test(difference)
-print(f"{task.name}: results {student.shape}; of three examples {student[:3]} − {sbert[:3]}")
 (of_library,) = paired_p_values(difference[None])
-print(f"difference {difference.mean():+.4f}, p {p:.4f}, by the library {of_library:.4f}")
+print(f"{task}: {student} minus {sbert} on three of {len(difference)} examples {difference[:3]},")
+print(f"in the mean {difference.mean():+.4f}; p {p:.4f}, by the library {of_library:.4f}")
 error = np.sqrt(p * (1 - p) / len(swapped))  # of a share of random swaps
 assert abs(p - of_library) < 6 * error + 1e-3
 
 # %%
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.0))
 ax.hist(swapped, bins=50)
 ax.axvline(difference.mean(), color=figures.PALETTE["structural"])
-ax.set(xlabel=f"{task.name}, {metric}: student minus {teacher.label}", ylabel="swaps")
+ax.set(xlabel=f"{task}: {student} minus {sbert}, after random swaps", ylabel="swaps")
 run.save_figure(ax, "paired-test")
 
 # %% [markdown]
-# A difference (line) among the swaps could be chance. The library corrects p for the number of tests (Holm).
-# Scores have [95% intervals](01_corpus.ipynb); two that overlap do not show models to be equal.
+# The line is the difference that was observed. Where it stands among the swaps, it could be chance; outside of them, the
+# models differ. Several tests are corrected for their number (Holm). Scores have [95% intervals](01_corpus.ipynb), and two
+# that overlap do not show models to be equal.
 #
 # ## Every model on every task
 #
-# Rows are the student, its start, its teachers and the models that the conclusion names.
+# The student; the other students that are recorded from as many documents; where it started from; its teachers; SBERT
+# over all chunks of a document, the common practice; LSA, which is fitted on the texts of each task without their
+# labels; and the best of all models that were scored. `final.board` has all of these.
 
 # %%
-all_rows = False  # True: also other references, and the student in its other forms
+from docemb_lib.evaluation.scoreboard import interval_board, over_tasks
+from docemb_lib.evaluation.uncertainty import score_intervals
 
-final = run.evaluate()
-names = figures.short_names(run)
-said = thesis.conclusion(run, final)
-named = " ".join(said.split())
-teachers = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, run.parameters["contextual_teacher"]}
-rows = [final.student]
-for model, kind in zip(final.models["model"], final.models["kind"], strict=True):
-    is_named = kind != Kind.STUDENT and (kind in teachers or model in named)
-    if is_named or all_rows:
-        rows.append(model)
-
-
-def only_rows(frame):
-    """The rows of the models that are compared here, with their names in figures."""
-    return figures.named(frame[frame["model"].isin(rows)], names)
-
-
-board = final.board
-only_rows(board.reset_index()).set_index(board.index.names)
-
-# %%
-figure = figures.plot_rows(only_rows(final.last), panel="task")
-run.save_figure(figure, "tasks", final.last)
+deciding = final.deciding(run.parameters["contextual_teacher"])  # labels
+students = [name for name in scores if name not in names.values()]
+shown = [*students, *(names[label] for label in deciding)]
+intervals = score_intervals({name: scores[name] for name in shown})
+means = over_tasks(intervals).set_index("model")["value"]
+interval_board(intervals)
 
 # %% [markdown]
-# Blue is the student, grey its start, orange SBERT, green and pink what counts words.
+# Rows are in the order of their means, and a mean hides much: look for models that are far ahead on one task and behind on
+# another.
+#
+# ## The student beside each of them
+#
+# Points are the mean difference over tasks with its 95% interval, marks the tasks. At the right of zero the student is
+# better. A point is filled where the test of the mean shows a difference, corrected for their number.
+
+# %% tags=["picture"]
+from docemb_lib.evaluation.uncertainty import OVERALL
+
+tests = final.comparison.query("model == @final.student and reference in @deciding")
+mean_tests = over_tasks(tests).set_index("reference")
+by_task = tests[tests["task"] != OVERALL]
+kinds = final.models.set_index("model")["kind"]
+rows = by_task.assign(
+    model=by_task["reference"].map(names),
+    kind=by_task["reference"].map(kinds),
+    value=by_task["difference"],
+    verdict=by_task["reference"].map(mean_tests["verdict"]),
+)
+figure = figures.plot_rows(rows)
+for ax in figure.axes:
+    ax.axvline(0, color=figures.GREY, linewidth=0.8)
+    ax.set_xlabel(f"{student} minus the model of the row")
+run.save_figure(figure, "differences", tests)
 
 # %%
-comparison = only_rows(final.comparison)
-figure = figures.plot_differences(comparison, reference=names[final.practice])
-run.save_figure(figure, "differences", final.comparison)
+from docemb_lib.evaluation.scoreboard import test_board
 
-# %%
-columns = ["reference", "difference", "low", "high", "p", "p_holm", "verdict"]
-tests = final.beside_references
-figures.table(tests.loc[tests["reference"].isin(rows), columns], names, digits=4)
+test_board(tests.assign(reference=tests["reference"].map(names)))
 
-# %%
-section = "The other metrics of retrieval: MAP decides, and `all_rows = True` shows these."
-further = only_rows(final.further_board.reset_index()).set_index("model")
-figures.table(further if all_rows else further.head(0), section=section)
+# %% [markdown]
+# A word stands where a test shows a difference.
+#
+# ## With longer documents?
+#
+# SBERT reads the beginning of a document, the student more of it. If the longer context is what helps, then the student
+# is the further ahead of its teacher, the longer a document is. The length is that of the longest document of an
+# example: in retrieval, of the query and of the documents to find.
 
 # %%
 from itertools import pairwise
@@ -308,8 +222,8 @@ from itertools import pairwise
 from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
 
 
-def by_length(results, lengths, edges=(256, 384, 512, 1024, 2048, 4096), least=10):
-    """The score of examples by length, both (N,), with 95% intervals.
+def by_length(results, lengths, edges=(256, 512, 1024, 2048, 4096), least=10):
+    """The mean result of examples by length, both (N,), with 95% intervals.
 
     Buckets end at those edges that leave `least` examples or more on either side, up to the edge before.
     """
@@ -337,74 +251,214 @@ def longest(task, tokens):
     return np.array([lengths[[query, *found]].max() for query, found in examples])
 
 
+# %% [markdown]
+# The test of the trend takes the slope of the differences over the logarithm of the length, and compares it with the
+# slopes after random shuffles of the lengths. Over several tasks it takes the mean of their slopes.
+
 # %%
-section = """**By length.** Where the truncated teacher is worse than the student on long documents
-and not on short ones, the longer context makes the difference. The length is that of the longest
-document of an example: in retrieval, of the query and the documents to find."""
-plain = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS)
-of_plain = [model for model in run.references if model.kind in plain and model.form == "saved"]
-compared = [final.model(final.student), *of_plain]
-*_, scores = run.scorer.by_round(compared).values()
+def trend_test(tasks, permutations=9999):
+    """The change of a difference with each doubling of the length, and its two-sided p-value.
+
+    tasks: of each task the differences of its examples and their lengths, both (N,).
+    """
+    draw = np.random.default_rng(1)
+    observed = 0
+    shuffled = np.zeros(permutations)
+    for gains, lengths in tasks:
+        doublings = np.log2(lengths)
+        doublings = doublings - doublings.mean()
+        weights = doublings / (doublings @ doublings) / len(tasks)  # their sum is a slope
+        observed += weights @ gains
+        shuffled += [draw.permutation(weights) @ gains for _ in range(permutations)]
+    extreme = np.abs(shuffled) >= abs(observed) - 1e-9
+    return observed, (1 + extreme.sum()) / (1 + permutations)
+
+
+# %%
 frames = []
+ahead_of_sbert = {}
 for task in tasks:
     tokens = run.teachers.structural.count_tokens(task.texts("test"))
-    lengths = longest(task, tokens)
-    for model in compared:
-        score = scores[model.label][task.name]
-        frame = by_length(score.of_examples(), lengths)
-        described = {"task": task.name, "metric": score.metric, "kind": model.kind.value}
-        frames.append(frame.assign(model=model.label, **described))
-lengthwise = figures.named(pd.concat(frames, ignore_index=True), names)
-if lengthwise["bucket"].nunique() > 1:
-    display(Markdown(section))
-    by_task = lengthwise.groupby("task", sort=False)
-    size = (figures.WIDTH, 2.6 * len(by_task))
-    figure, axes = plt.subplots(len(by_task), figsize=size, squeeze=False)
-    for ax, (task, rows_of_task) in zip(axes.flat, by_task, strict=True):
-        figures.plot_lines(rows_of_task, x="bucket", ax=ax).set_title(task)
-    ax.set_xlabel("length in tokens of the structural teacher")
-    run.save_figure(figure, "by-length", lengthwise)
+    lengths = longest(task, np.array(tokens))
+    of_sbert = scores[sbert][task.name].of_examples()
+    for name, kind in ((student, "student"), ("SBERT-chunks", "sbert-chunks")):
+        ahead = scores[name][task.name].of_examples() - of_sbert
+        frame = by_length(ahead, lengths)
+        frames.append(frame.assign(model=name, kind=kind, task=task.name, metric="mean"))
+        if name == student:
+            ahead_of_sbert[task.name] = (ahead, lengths)
+lengthwise = pd.concat(frames, ignore_index=True)
+
+# %%
+by_task = lengthwise.groupby("task", sort=False)
+size = (figures.WIDTH, 0.4 + 1.7 * len(by_task))
+figure, axes = plt.subplots(len(by_task), figsize=size, squeeze=False)
+for ax, (task, rows_of_task) in zip(axes.flat, by_task, strict=True):
+    figures.plot_lines(rows_of_task, x="bucket", ax=ax).set_title(task)
+    ax.axhline(0, color=figures.GREY, linewidth=0.8)
+    ax.set_ylabel(f"minus {sbert}")
+ax.set_xlabel("length in tokens of the structural teacher")
+run.save_figure(figure, "by-length", lengthwise)
+
+# %%
+from docemb_lib.evaluation.scoreboard import p_value
+
+for name, part in ahead_of_sbert.items():
+    slope, p_trend = trend_test([part])
+    print(f"{name}: {slope:+.3f} with each doubling of the length ({p_value(p_trend)})")
+slope, p_trend = trend_test([*ahead_of_sbert.values()])
+print(f"in the mean over tasks: {slope:+.3f} ({p_value(p_trend)})")
 
 # %% [markdown]
+# A line that rises, with a small p-value, is what a longer context looks like; SBERT over chunks reads everything. The mean
+# decides: single tasks have few long documents.
+#
+# ## Longer context, or other supervision?
+#
+# The thesis explains by both that students are better than SBERT: they read more, and they were taught otherwise
+# (section 4.4). The same student, cut at the tokens that SBERT reads, separates the two. Nothing is trained.
+
+# %%
+import logging
+
+from docemb_lib.runs.embeddings import Embedder
+from docemb_lib.runs.kinds import Identity, Kind
+from docemb_lib.runs.models import Model
+
+limit = run.profile.structural_teacher.max_tokens or run.profile.student.max_tokens
+
+
+def embed_beginnings(texts):
+    """Embed texts by the student, cut at the tokens that SBERT reads."""
+    logging.getLogger("docemb_lib.student").setLevel("ERROR")  # it warns of texts that are cut
+    trained = Student.load(run.student)
+    trained.tokenizer.model_max_length = limit
+    return trained.embed(texts)
+
+
+cut_name = f"{student} cut at {limit}"
+embedder = Embedder(cut_name, f"{run.model.fingerprint}/{limit} tokens", embed_beginnings)
+cut = Model(Identity(Kind.STUDENT, name=cut_name), embedder)
+scores |= run.scorer.by_round([cut])[run.scorer.largest_round]
+
+# %%
+print(views.compared(scores, student, cut_name))
+print(views.compared(scores, cut_name, sbert))
+
+# %% [markdown]
+# The first sentence is the worth of the longer context, the second that of the supervision, because both models have read
+# the same words.
+#
+# ## Does it read the end?
+#
+# `ending` is how far a document moves when its last fifth is exchanged for another, divided by how far it moves for its
+# first fifth: 0 where a model does not read the end, 1 where both count alike. The last column is the mean of the board;
+# [05](05_weighting.ipynb) shows which teacher keeps a student reading.
+
+# %%
+from docemb_lib.evaluation.scoreboard import with_interval
+from docemb_lib.settings.labels import student_name
+
+for record in run.comparable():
+    names[record.label] = student_name(run.of_record(record).profile.parameters)
+read = {}
+for model in [*views.students_of_runs(run), *run.references]:
+    is_student = model.kind == Kind.STUDENT
+    if isinstance(model.embedder, Embedder) and (is_student or model.label in deciding):
+        read[model.label] = model
+versions = views.documents_to_read(run)
+endings = views.endings([*read.values()], versions).rename(names)
+endings = endings.sort_values("ending")
+table = pd.DataFrame({"model": endings.index, "mean": endings.index.map(means)})
+table["ending"] = [with_interval(*row) for row in endings.to_numpy()]
+figures.table(table.set_index("model"))
+
+# %% [markdown]
+# SBERT has not seen the end, so that a student which matches it best learns to disregard the end. Reading to the end is no
+# quality by itself: what comes first is often what a document is about.
+#
 # ## Who is near whom
 #
-# Select a long document: do the truncated teacher's neighbours resemble only its beginning, and which are right?
+# Do the truncated teacher's neighbours resemble only the beginning of a document, and which neighbours are right (✓)?
 
 # %%
-neighbourhoods = widgets.neighbourhoods_of(run)
-widgets.neighbour_browser(neighbourhoods)
+widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 
 # %% [markdown]
-# *Why* are the first document and its nearest one near? Their cosine is the sum of all pairs of passages and of all
-# words. A passage counts by its states in context; the mean that centres is spread over tokens and words. The greatest
-# contributions:
+# ## Shortcuts
+#
+# Where a student starts from layers of its structural teacher, as in the embedded default, it is near to this teacher
+# before it has learnt anything: compare it with its start. LSA has seen the texts of a task, without labels, and counts
+# their words, and pages of one package share words. P-values speak of other examples, not of other seeds of the training
+# ([05](05_weighting.ipynb) has both). Whoever chooses among students by this board has used up the test splits.
+#
+# ## Try it
+#
+# - `contextual_teacher = None`: half a minute; without its second teacher, is the student still better than SBERT?
+# - `lam = 0.5`, `max_structural_len = 256`: half a minute; does the ending count more, and which task pays for it?
+# - `limit = 64` in the cell that cuts: ten seconds; how many tokens does the student need to be as good as with all?
+#
+# ## What was found
 
-# %%
-from textwrap import shorten
+# %% tags=["found"]
+from docemb_lib.evaluation.scoreboard import RELATIONS, UNCLEAR, listed, told, would_show
+from docemb_lib.evaluation.uncertainty import differences, verdicts
+from docemb_lib.thesis.comparison import LINES
 
-student = Student.load(run.student)
-if student.pooling in ("mean", "lead"):  # others average no states
-    pool = neighbourhoods.pool(neighbourhoods.tasks[0])
-    of_student, *_ = pool.neighbours(0, 1).values()
-    parts = student.explain(pool.texts[0], pool.texts[of_student.index[0]]).head(10)
-    for side in ("of A", "of B"):
-        parts[side] = [shorten(text, 120, placeholder=" …") for text in parts[side]]
-    display(figures.table(parts))
+
+def beside(labels):
+    """How the student stands beside models, in words: the tests of the means over tasks."""
+    parts = []
+    for verdict, rows in mean_tests.loc[labels].groupby("verdict", sort=False):
+        clauses = []
+        for label, row in rows.iterrows():
+            gain = f"{row['difference']:+.3f}".replace("0.", ".")
+            needed = would_show(rows.loc[[label]])
+            clauses.append(f"{names[label]} ({gain}, {p_value(row['p_holm'])}{needed})")
+        parts.append(f"{RELATIONS[verdict]} {listed(clauses)}")
+    return "; ".join(parts)
+
+
+p = run.profile.parameters
+teachers = [final.label(Kind.SBERT_TRUNCATED), final.label(p.contextual_teacher)]
+asked = [label for label in (final.before, *teachers) if label is not None]
+said = f"{student}, this student, is in the mean {beside(asked)}."
+print(LINES.fill(said), end="\n\n")
+if len(run.roles) == 2:
+    alone = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
+    alone, masked = student_name(alone), f"{student} masked"
+    print(views.compared(scores, student, alone), end="\n\n")
+    if {alone, masked} <= {*scores}:
+        of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))
+        shown = told(of_mask[of_mask["verdict"] != UNCLEAR])
+        said = f"With a mask ({masked}) it is {shown or 'not shown to differ'}."
+        print(LINES.fill(said), end="\n\n")
+beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
+worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
+end, start = (with_interval(*endings.loc[name]) for name in (student, "start"))
+said = f"What {student} reads beyond the first {limit} tokens is worth {worth}, and with each doubling"
+said += f" of the length it gains {slope:+.3f} on {sbert} ({p_value(p_trend)}); the end of a document"
+said += f" counts {end} times as much as the beginning (before training {start})."
+print(LINES.fill(said.replace("+0.", "+.")))
 
 # %% [markdown]
 # ## Conclusion
 
 # %% tags=["conclusion"]
-print(said)
+print(thesis.conclusion(run, final))
+layers = run.profile.student.layers
+if layers is not None:
+    said = f"The students of this profile are small on purpose ({len(layers)} layers, {p.documents:,}"
+    said += " documents); `docemb adapt` makes one from a whole encoder for documents of your own."
+    print(LINES.fill(said))
 
 # %%
 folder = run.link_student(final.scores)  # its model card has the scores
-if final.adapted is None:
-    print(f"{folder} holds the student in the form that is scored above.")
-else:
-    print(f"{folder} holds the student with words of the corpus; scored above is the adapted one,")
-    print("with words of a task's texts, which `docemb adapt` gives you for your own documents.")
-print("Tables and figures:", Path(run.figures[0]).parent)
+form = "the student as it is scored above"
+if final.adapted is not None:
+    form = "the student with words of the corpus; scored above is the form that `docemb adapt` makes"
+print(f"{folder}: {form}")
+run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
 # [`10_chapter_5`](10_chapter_5.ipynb) puts all recorded students beside chapter 5 of the thesis.
@@ -413,6 +467,3 @@ print("Tables and figures:", Path(run.figures[0]).parent)
 # Linguistics, Charles University, Prague 2023 (chapter 5). Dror et al. (2018), *The hitchhiker's guide to testing
 # statistical significance in natural language processing*. Holm (1979), *A simple sequentially rejective multiple test
 # procedure*.
-
-# %%
-run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

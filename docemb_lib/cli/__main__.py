@@ -77,7 +77,7 @@ def run(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Execute the plan of a profile, and show one table of every model on every task.
+    """Execute the plan of a profile, and show what was found, with the models that decide it.
 
     With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with
     these parameters, and show what it concludes.

@@ -11,12 +11,13 @@ from docemb_lib.evaluation.scoreboard import METRIC_NAMES
 from docemb_lib.runs import records
 from docemb_lib.runs.execution import NOTEBOOK
 from docemb_lib.runs.kernels import printed, tagged
+from docemb_lib.runs.models import models_of_table
 from docemb_lib.runs.plan import Step, runs_of
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.runs.store import link, relative
 from docemb_lib.runs.sweep import already_there
-from docemb_lib.settings.labels import STUDENT, typeset
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.comparison import short_labels
 
@@ -75,7 +76,7 @@ def print_runs(frame: pd.DataFrame) -> None:
 
 
 def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
-    """Print the final evaluations of a plan in one table, what was found, and where it is.
+    """Print what was found, the models that decide it in one table, and where everything is.
 
     Without final evaluations those of SimDE are shown.
 
@@ -85,15 +86,16 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
     final: dict[Run, records.Record] = {}
     for notebook in (EVALUATION, SIMDE):
         final = final or {run: done[run] for run in done if run.notebook == notebook.name}
-    if final:
-        print_evaluation(_together(final))
     if whole_plan:
         for run, record in done.items():
             note = records.collapse_note(record.metrics)
             if note:
                 console.print(f"{run.notebook}  {run.label}: {note}")
     for run in [*(final or done)][-1:] if whole_plan else done:
-        console.print(f"\n{run.notebook}  {run.label}\n{conclusion_of(run)}")
+        console.print(f"\n{run.notebook}  {run.label}\n{said_by(run, 'found')}\n")
+        if run in [*final][-1:]:
+            _print_deciding(run, final)
+        console.print(said_by(run, "conclusion"))
         paths = {"runs": "outputs/runs"} if whole_plan else {"run": relative(run.folder)}
         paths["executed notebook"] = relative(run.folder / NOTEBOOK)
         student = done[run].student_folder
@@ -110,10 +112,23 @@ def print_evaluation(final: Final, metric: str = "map") -> None:
     console.print(TERMS)
 
 
-def conclusion_of(run: Run) -> str:
-    """What the executed notebook has printed in its cells tagged `found` and `conclusion`."""
+def said_by(run: Run, tag: str) -> str:
+    """What the executed notebook has printed in its cells with this tag."""
     notebook = nbformat.read(run.folder / NOTEBOOK, as_version=4)
-    return printed(tagged(notebook, "found", "conclusion"))
+    return printed(tagged(notebook, tag))
+
+
+def _print_deciding(run: Run, final: Mapping[Run, records.Record]) -> None:
+    """Print the models that decide in one table, and where the scores of all models are."""
+    together = _together(final)
+    deciding = together.deciding(run.parameters.get("contextual_teacher"))
+    shown = {}
+    for name in ("intervals", "models"):
+        rows = getattr(together, name)
+        shown[name] = rows[rows["model"].isin(deciding)]
+    print_evaluation(together._replace(**shown))
+    everything = relative(run.folder.parent / "*" / "intervals.json")
+    console.print(f"All {len(together.models)} models: {everything}\n")
 
 
 def _done(planned: Sequence[Run]) -> dict[Run, records.Record]:
@@ -123,16 +138,22 @@ def _done(planned: Sequence[Run]) -> dict[Run, records.Record]:
 
 
 def _together(runs: Mapping[Run, records.Record]) -> Final:
-    """The evaluations of the runs as one, which has each model once.
+    """The evaluations of the runs as one, which has each model once, by its short name.
 
     Lines of a plan may have other profiles; those of the setting of the last run are comparable.
     """
+    from docemb_lib.figures.names import short_names  # with matplotlib
+
     last = [*runs][-1]
     comparable = {run: r for run, r in runs.items() if r.setting == runs[last].setting}
-    short = short_labels({run.label: run for run in comparable})
-    names = {label: STUDENT + name for label, name in short.items()}
-    names[last.label] = "this student"
-    finals = [Final.of_record(r, r.label).called(names) for r in comparable.values()]
+    students = short_labels({run.label: run for run in comparable})
+    finals = []
+    for run, record in comparable.items():
+        final = Final.of_record(record, run.label)
+        final = final._replace(student=final.adapted or run.label)
+        names = short_names(run, models_of_table(final.models))
+        names[run.label] = students.get(run.label, run.label)
+        finals.append(final.called(names))
     intervals = pd.concat([final.last for final in finals])
     models = pd.concat([final.models for final in finals])
     return finals[-1]._replace(

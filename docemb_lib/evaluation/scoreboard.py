@@ -74,27 +74,22 @@ def best_means(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.Series:
     return means.groupby([scores[name] for name in among], dropna=False).transform("max")
 
 
-def interval_board(intervals: pd.DataFrame, *, further: bool = False) -> pd.DataFrame:
+def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     """Return models x tasks as text, such as `.792 [.77, .81]`, best mean first in each round.
 
     The last column is the mean over tasks, or the single task; a model without some task comes last
-    and has no mean. further: by all metrics of the tasks but those that decide. intervals: see
-    `score_intervals`, perhaps with `round`.
+    and has no mean. intervals: see `score_intervals`, perhaps with `round`.
     """
-    main = main_rows(intervals)
-    rows = main
-    if further:
-        rows = intervals.drop(main.index)
-        rows = rows.assign(task=rows["task"] + ", " + rows["metric"])
-    index = ["round", "model"] if "round" in main else ["model"]
+    rows = main_rows(intervals)
+    index = ["round", "model"] if "round" in rows else ["model"]
     values = rows[["value", "low", "high"]].itertuples(index=False)
     texts = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in values]
     table = _board(rows, texts, index=index, columns="task")
-    means = over_tasks(main).groupby(index)["value"].first().reindex(table.index)
+    means = over_tasks(rows).groupby(index)["value"].first().reindex(table.index)
     order = means.sort_values(ascending=False, kind="stable").index
-    if "round" not in main:
+    if "round" not in rows:
         return table.loc[order]
-    return table.loc[order].loc[list(main["round"].unique())]
+    return table.loc[order].loc[list(rows["round"].unique())]
 
 
 def test_board(tests: pd.DataFrame) -> pd.DataFrame:

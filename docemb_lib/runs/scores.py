@@ -36,7 +36,6 @@ from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.runs.store import cached, folder_of, is_whole
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import HeadSettings
 
 logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: extra}
@@ -94,11 +93,6 @@ class Final(NamedTuple):
         replaced = {table: frame.replace(columns) for table, frame in frames.items()}
         return self._replace(**replaced, student=labels.get(self.student, self.student))
 
-    @property
-    def further_board(self) -> pd.DataFrame:
-        """Models × further metrics with intervals."""
-        return scoreboard.interval_board(self.last, further=True)
-
     def label(self, kind: Kind, form: Form = Form.SAVED) -> str | None:
         """The label of the first model of this kind and form; None without one."""
         for model in models_of_table(self.models):
@@ -139,10 +133,21 @@ class Final(NamedTuple):
         labels = board.index.get_level_values("model")
         return board.assign(**{"fitted on": fitted_on.reindex(labels).to_numpy()})
 
-    @property
-    def beside_references(self) -> pd.DataFrame:
-        """The student against each reference in the mean over tasks: rows of `comparison`."""
-        return scoreboard.beside_references(self.comparison, self.student)
+    def deciding(self, contextual_teacher: str | None) -> list[str]:
+        """The labels of the models that a choice is between, in the order of `models`.
+
+        These are students, the student before training, its teachers, SBERT over chunks, LSA, and
+        of all models the one with the best mean over tasks.
+        """
+        kinds = {Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.TASK_LSA, contextual_teacher}
+        form = self.model(self.student).form
+        means = scoreboard.over_tasks(self.last).set_index("model")["value"]
+        chosen = {self.before, means.idxmax()}
+        for model in models_of_table(self.models):
+            wanted = form if model.kind == Kind.STUDENT else Form.SAVED
+            if model.form == wanted and model.kind in {*kinds, Kind.STUDENT}:
+                chosen.add(model.label)
+        return [label for label in self.models["model"] if label in chosen]
 
     def standing(self, *, practice: bool = True) -> str:
         """A sentence that compares the student's mean over tasks with those of other models.
@@ -219,12 +224,6 @@ class Scorer:
         self._task_inputs = cache(
             lambda name: task_inputs(profile, name, lambda: corpus.fingerprint)
         )
-
-    def with_head(self, head: HeadSettings) -> Self:
-        """The same tasks with another head on the frozen embeddings."""
-        evaluation = self.settings.model_copy(update={"head": head})
-        profile = self.profile.model_copy(update={"evaluation": evaluation})
-        return type(self)(profile, self.corpus, final=self.final)
 
     @property
     def largest_round(self) -> str:

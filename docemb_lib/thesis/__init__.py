@@ -17,7 +17,6 @@ from docemb_lib.thesis.comparison import (
     runs_by_figure,
     scores_of_runs,
     table_5_7,
-    with_head,
 )
 from docemb_lib.thesis.findings import conclusion, over_recorded_seeds
 from docemb_lib.thesis.tables import settings, table
@@ -44,5 +43,4 @@ __all__ = [
     "settings",
     "table",
     "table_5_7",
-    "with_head",
 ]

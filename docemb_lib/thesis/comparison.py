@@ -20,14 +20,13 @@ from docemb_lib.evaluation.scoreboard import (
     normalised,
     with_interval,
 )
-from docemb_lib.evaluation.uncertainty import OVERALL, score_intervals
+from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.runs import records
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import sizes, student_name
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STRUCTURAL_LOSS
-from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
@@ -293,8 +292,7 @@ class Finals(NamedTuple):
     # round, model, kind, form, task, metric, value, low, high, and the columns of `beside_thesis`
     scores: pd.DataFrame
     models: dict[str, Model]  # by the name in Table 5.7
-    students: tuple[Model, ...]  # of the runs
-    names: Mapping[str, str]  # of the students in tables and figures, see `short_labels`
+    names: Mapping[str, str]  # of the runs' students in tables and figures, see `short_labels`
 
 
 def short_labels(keys: Mapping[str, Run]) -> dict[str, str]:
@@ -341,30 +339,7 @@ def recorded_finals(run: Run) -> Finals:
     by_label = {model.label: model for model in described}
     # The first model of a name.
     in_table = {name: by_label[label] for label, name in reversed(known.items())}
-    of_students = dict(keys)
-    students = tuple(by_label[label] for label in of_students)
-    return Finals(beside_thesis(rows, known), in_table, students, short_labels(of_students))
-
-
-def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:
-    """The students of `finals` and the baselines of Table 5.7, scored with another head.
-
-    A student of another run counts once its own run has scored it with this head.
-    """
-    stage = run.scorer.with_head(head)
-    names = {model.label: name for name, model in finals.models.items()}
-    compared = {*names, *(model.label for model in finals.students)}
-    models = [model for model in run.models() if model.label in compared]
-    known = {model.label for model in models}
-    for model in finals.students:
-        if model.label not in known and stage.is_scored(model):
-            models.append(model)
-    frames = []
-    for name, scores in stage.by_round(models).items():
-        frames.append(score_intervals(scores).assign(round=name))
-    rows = pd.concat(frames, ignore_index=True)
-    rows = rows[rows["metric"].isin(MAIN_METRICS) & (rows["task"] != OVERALL)]
-    return finals._replace(scores=beside_thesis(rows, names))
+    return Finals(beside_thesis(rows, known), in_table, short_labels(dict(keys)))
 
 
 # ---- figures of chapter 4

@@ -30,7 +30,7 @@ from docemb_lib.evaluation.uncertainty import (
     score_intervals,
     verdicts,
 )
-from docemb_lib.runs.kinds import Form, Identity, Kind
+from docemb_lib.runs.kinds import SHORT_TITLES, TITLES, Form, Identity, Kind
 from docemb_lib.runs.models import Model, models_of_table, scored_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
@@ -38,7 +38,6 @@ from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
 from docemb_lib.thesis.comparison import LINES, Entry, entries_beside, short_labels
-from docemb_lib.thesis.values import final_name
 
 FIRST = "It is the first recorded run: make another, and execute this cell again to compare them."
 
@@ -66,20 +65,23 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     - how its mean over the tasks stands beside the references;
     - what the contextual teacher has added on each task, where a student of the same structural
       loss alone is recorded, and otherwise the tasks on which training has changed the student;
-      nothing of a collapsed student;
+      nothing of a collapsed student, nor of a final student of both teachers, which 06 compares;
     - which recorded run is best;
     - which model to use, after a final evaluation, and how much to trust this without labels.
 
     final: the final evaluation; None: the validation scores.
     """
     # The settings of a run, the first table of its notebook, have its whole label.
-    called = "this student" if run.trains else "this model"
-    evaluation = (final or run.evaluation).called({run.label: called})
+    called = {TITLES[kind]: title for kind, title in SHORT_TITLES.items()}
+    tokens = run.profile.structural_teacher.max_tokens or "truncated"
+    called[TITLES[Kind.SBERT_TRUNCATED]] = f"SBERT-{tokens}"
+    called[run.label] = "this student" if run.trains else "this model"
+    evaluation = (final or run.evaluation).called(called)
     others, elsewhere = _others(run, is_final=final is not None)
     scores = _scores(run, evaluation, others)
     # A model without a start is compared with the structural teacher by the second sentence.
     sentences = [run.collapse_note, evaluation.standing(practice=evaluation.before is not None)]
-    if not run.collapse_note:
+    if not run.collapse_note and (final is None or len(run.roles) < 2):
         sentences.append(_contextual_teacher(run, evaluation, others, scores))
     sentences.append(_recorded(run, scores, elsewhere, is_final=final is not None))
     if final is not None:
@@ -96,20 +98,16 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
     if is_final:
         entries: list[Entry] = []
         keys = {record.label: run.of_record(record) for record in run.comparable()}
-        short = short_labels(keys)
+        short = short_labels({label: key for label, key in keys.items() if _is_as_large(key, run)})
         for record in run.comparable():
-            key = keys[record.label]
-            label = final_name(key) or short.get(record.label, record.label)
-            if any(entry.label == label for entry in entries):  # of students of two widths
-                label = record.label
-            entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
+            label = short.get(record.label, record.label)
+            entries.append(Entry(label, record.label, keys[record.label], pd.DataFrame(), record))
     else:
         entries = entries_beside(run, run.evaluation.scores)[1:]
-    size = run.only("documents", "seed")
     others = {}
     elsewhere = 0
     for entry in entries:
-        if entry.key.only("documents", "seed") != size:
+        if not _is_as_large(entry.key, run):
             elsewhere += 1
             continue
         if entry.record is None:
@@ -119,6 +117,11 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
         if model is not None:
             others[name] = Other(entry.key, model)
     return others, elsewhere
+
+
+def _is_as_large(key: Run, run: Run) -> bool:
+    """Whether both runs learn from as many documents, with the same seed."""
+    return key.only("documents", "seed") == run.only("documents", "seed")
 
 
 def recorded_model(record: Record, label: str, name: str) -> Model | None:

@@ -179,17 +179,6 @@ def test_tests_are_told_by_verdict_with_differences_and_corrected_p_values():
     )
 
 
-def test_the_board_of_further_metrics_has_all_but_the_first_of_each_task() -> None:
-    rows = [
-        ("a", "find", "map", 0.5, 0.4, 0.6),
-        ("a", "find", "mrr", 0.9, 0.8, 0.95),
-        ("b", "find", "map", 0.5, 0.4, 0.6),
-        ("a", "package", "accuracy", 1, 1, 1),
-    ]
-    board = boards.interval_board(intervals(*rows), further=True)
-    assert board.to_dict("index") == {"a": {"find, mrr": ".900 [.80,\u00a0.95]"}}
-
-
 @pytest.mark.parametrize(
     ("needed", "expected"),
     [

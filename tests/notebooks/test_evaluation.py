@@ -1,52 +1,15 @@
-"""What 06_evaluation defines in its cells, beside torch, scikit-learn and every swap of signs."""
+"""What 06_evaluation defines in its cells, beside scikit-learn and every swap or order."""
 
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.metrics import average_precision_score
 
 from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
-from docemb_lib.settings.sections import HEADS
 
 NOTEBOOK = "06_evaluation.py"
-HEAD = HEADS["thesis"].model_copy(update={"hidden": 4, "epochs": 3, "batch_size": 8})
-
-
-@pytest.fixture
-def data():
-    rng = np.random.default_rng(0)
-    y = np.arange(30) % 3
-    X = rng.normal(size=(30, 5)) + 3 * np.eye(3, 5)[y]
-    return torch.tensor(X, dtype=torch.float32), torch.tensor(y)
-
-
-def test_the_first_loss_of_a_head_is_the_smoothed_cross_entropy(defined, data):
-    X, y = data
-    head = HEAD.model_copy(update={"dropout": 0.0, "batch_size": 30, "epochs": 1})
-    log_p = defined.new_head(5, 3, head, seed=3)(X).log_softmax(dim=1)
-    losses = list(defined.train_head(defined.new_head(5, 3, head, seed=3), X, y, head))
-    target = torch.full((30, 3), 0.1 / 3)
-    target[torch.arange(30), y] += 0.9
-    assert losses == [pytest.approx(-(target * log_p).sum(dim=1).mean().item(), rel=1e-5)]
-
-
-def test_a_head_drops_half_of_its_hidden_layer_only_while_it_learns(defined, data):
-    X, _ = data
-    net = defined.new_head(5, 3, HEAD.model_copy(update={"dropout": 0.5}), seed=0)
-    assert not torch.equal(net(X), net(X))
-    assert torch.equal(net.eval()(X), net(X))
-
-
-def test_a_head_with_a_larger_rate_learns_its_examples(defined, data):
-    X, y = data
-    head = HEAD.model_copy(update={"hidden": 50, "epochs": 40, "learning_rate": 1e-2})
-    net = defined.new_head(5, 3, head, seed=0)
-    losses = list(defined.train_head(net, X, y, head))
-    assert len(losses) == 40 * 4
-    assert (net.eval()(X).argmax(dim=1) == y).all()
 
 
 def test_the_average_precision_is_that_of_scikit_learn(defined):
@@ -71,6 +34,33 @@ def test_the_p_value_of_few_examples_is_the_share_of_all_swaps(defined):
 
 def test_equal_models_have_a_p_value_of_one(defined):
     assert defined.paired_test(np.zeros(12))[0] == 1
+
+
+LENGTHS = np.array([100, 200, 400, 500, 1600, 3000])
+GAINS = [np.array([0.1, 0.0, 0.4, 0.2, 0.6, 0.5]), np.array([0.3, 0.1, 0.2, 0.0, 0.3, 0.2])]
+
+
+def slope_of(differences, doublings):
+    return np.polyfit(doublings, differences, 1)[0]
+
+
+@pytest.mark.parametrize("gains", GAINS)
+def test_the_trend_is_the_slope_by_doublings_beside_all_orders_of_the_lengths(defined, gains):
+    slope, p = defined.trend_test([(gains, LENGTHS)])
+    assert slope == pytest.approx(slope_of(gains, np.log2(LENGTHS)))
+    slopes = [slope_of(gains, order) for order in permutations(np.log2(LENGTHS))]
+    exact = np.mean(np.abs(slopes) >= abs(slope) - 1e-9)
+    assert p == pytest.approx(exact, abs=0.02)
+
+
+def test_the_trend_of_two_tasks_is_the_mean_of_their_slopes(defined):
+    tasks = [(GAINS[0], LENGTHS), (GAINS[0], LENGTHS)]
+    slope, p = defined.trend_test(tasks)
+    alone, p_alone = defined.trend_test(tasks[:1])
+    assert slope == pytest.approx(alone)
+    assert p < p_alone / 2
+    against = [tasks[0], (-GAINS[0], LENGTHS)]
+    assert defined.trend_test(against) == (pytest.approx(0, abs=1e-12), 1)
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,29 @@ def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
     assert final.adapted == "student, adapted"
 
 
+@pytest.mark.parametrize(
+    ("contextual", "best", "expected"),
+    [
+        ("DM", Kind.TFIDF, {"student", "DM", UNTRAINED, SBERT_TRUNCATED, SBERT_CHUNKS, "TF-IDF"}),
+        (None, Kind.SBERT_CHUNKS, {"student", UNTRAINED, SBERT_TRUNCATED, SBERT_CHUNKS}),
+    ],
+)
+def test_students_their_start_their_teachers_the_practice_and_the_best_model_decide(
+    rounds, contextual, best, expected
+):
+    rounds("all")
+    of_documents = [
+        scored_model(Identity(Kind.DM, name="DM"), UNTRAINED),
+        scored_model(Identity(Kind.DBOW, name="DBOW"), UNTRAINED),
+        scored_model(Identity(Kind.STUDENT, Form.CENTRED, "student"), UNTRAINED),
+    ]
+    final = evaluated([*MODELS, *of_documents])
+    is_best = final.intervals["kind"] == best
+    raised = final.intervals["value"].mask(is_best, 1.0)
+    final = final._replace(intervals=final.intervals.assign(value=raised))
+    assert {*final.deciding(contextual)} == expected
+
+
 def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):
     both = Labelled(TEXTS, [0, 1] * 4)
     find = Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]], "edcba")
@@ -305,9 +328,11 @@ def publish(run, final, conclusion=""):
     """Leave a run as its execution would."""
     record = record_of(run, student="trained")
     record.write(run.folder, {**final.tables, "scores": final.scores})
-    printed = nbformat.v4.new_output("stream", text=conclusion)
-    cell = nbformat.v4.new_code_cell("1", metadata={"tags": ["conclusion"]}, outputs=[printed])
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), run.folder / NOTEBOOK)
+    cells = []
+    for tag, text in (("found", "It is found."), ("conclusion", conclusion)):
+        printed = nbformat.v4.new_output("stream", text=text)
+        cells.append(nbformat.v4.new_code_cell(metadata={"tags": [tag]}, outputs=[printed]))
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), run.folder / NOTEBOOK)
 
 
 def test_a_plan_ends_with_one_table_and_what_its_last_evaluation_concludes(
@@ -326,14 +351,17 @@ def test_a_plan_ends_with_one_table_and_what_its_last_evaluation_concludes(
     run.profile = small.model_copy(update={"corpus": small.corpus})  # the key is that of the other
     print_report([elsewhere, other, run], whole_plan=True)
     shown = capsys.readouterr().out
-    expected = final.called({run.label: "this student"})
-    board = expected._replace(intervals=expected.last).board
-    scores = board.loc["this student", "mean over tasks"].split("\xa0")[0]
-    for model in (*board.index, "student S+PV masked, 24 docs, seed 1"):
+    board = final._replace(intervals=final.last).board
+    scores = board.loc[run.label, "mean over tasks"].split("\xa0")[0]
+    own = "S+PV masked, 24 docs"
+    for model in ("start", "SBERT-64", "SBERT-chunks", own, f"{own}, seed 1"):
         assert f"│ {model} " in shown
+    assert "TF-IDF" not in shown
+    assert "\nAll 6 models: outputs/runs/06_evaluation/*/intervals.json\n" in shown
     assert shown.count(scores) == 2  # of this student and of the other
     assert "0.123" not in shown
     assert "Others" not in shown
+    assert shown.index("It is found.") < shown.index("Test scores")
     *_, said, _, _, link = shown.splitlines()
     assert said == "It is good."
     assert link == f"student:            outputs/students/{run.slug}"

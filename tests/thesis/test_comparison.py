@@ -7,13 +7,8 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
-from docemb_lib.evaluation.tasks import Score
 from docemb_lib.runs.grids import grid
-from docemb_lib.runs.kinds import Identity, Kind
-from docemb_lib.runs.models import StudentForms, scored_model
-from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,
@@ -24,7 +19,6 @@ from docemb_lib.thesis import (
     runs_by_figure,
     scores_of_runs,
     table_5_7,
-    with_head,
 )
 from docemb_lib.thesis.comparison import (
     MEAN,
@@ -352,40 +346,6 @@ def finals_of(run, final):
     """The recorded final evaluations when this one of the run is recorded."""
     run.finish({}, tables=final.tables)
     return recorded_finals(run)
-
-
-@pytest.fixture
-def scored_heads(monkeypatch):
-    """The hidden widths of the heads that models are scored with; one level for each width."""
-    heads = []
-
-    def by_round(stage, models):
-        hidden = stage.profile.evaluation.head.hidden
-        heads.append(hidden)
-        answers = np.full((1, 10), hidden / 100, dtype=np.float32)
-        score = Score({"accuracy": answers})
-        return {name: {model.label: {"arxiv": score} for model in models} for name in ("1k", "all")}
-
-    monkeypatch.setattr(Scorer, "by_round", by_round)
-    monkeypatch.setattr(Scorer, "is_scored", lambda *_, **__: True)
-    return heads
-
-
-def test_another_head_scores_the_students_and_the_baselines_of_the_thesis(
-    make_run, evaluated, recorded, students, scored_heads
-):
-    other = recorded(**students["MSE-contextual"])
-    run = make_run(**students["only-MSE"])
-    run._forms = StudentForms(scored_model(Identity(Kind.STUDENT, name=run.label), "own"))
-    kinds = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.TFIDF)
-    run.references = [scored_model(Identity(kind), kind.value) for kind in kinds]
-    finals = finals_of(run, evaluated(run.label))
-    scored = with_head(run, finals, HeadSettings(hidden=20)).scores
-    assert scored_heads == [20]
-    assert {*scored["model"]} == {run.label, other.label, UNTRAINED, BASELINE}
-    assert scored["value"].tolist() == pytest.approx([0.2] * len(scored))
-    of_student = scored[scored["model"] == other.label].set_index("round")
-    assert of_student["thesis"].to_dict() == {"1k": 0.645, "all": 0.776}
 
 
 def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, small, students):

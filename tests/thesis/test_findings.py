@@ -14,8 +14,8 @@ from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis import conclusion, over_recorded_seeds
 
-UNTRAINED = "student before distillation"
-SBERT_TRUNCATED = "SBERT truncated"
+UNTRAINED = "start"
+SBERT_TRUNCATED = "SBERT-64"
 # Right answers of 100 on package and on halves. Models are right on the first examples, so that a
 # difference of 20 has a p-value of 2 / 2^20 by McNemar's exact test, one of 2 has .5.
 RIGHT = {
