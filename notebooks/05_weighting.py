@@ -38,15 +38,11 @@ contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: struct
 contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
-student_projection = (
-    "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
-)
+student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 lam = "profile"  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
-max_structural_len = (
-    "profile"  # mask documents of more structural tokens, special ones included; None: no mask
-)
+max_structural_len = "profile"  # mask documents of more structural tokens, special ones included; None: no mask
 weighting = "complement"  # of the contextual loss: complement is 1 - λ; structural is 1, as in drafts of the thesis
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
@@ -75,7 +71,6 @@ def weighted_loss(S, C, n_tokens, lam, max_structural_len):
     lam_i = lam * keep  # (B,), 0 for a masked document
     return (lam_i * S + (1 - lam_i) * C).mean()
 
-
 # %% [markdown]
 # Three documents, the last of them longer than the structural teacher reads, all with $L_S$ .4 and $L_C$ .1:
 
@@ -101,7 +96,6 @@ print(f"part `structural`: {S.mean():.3f}, with the mask {(kept * S).mean():.3f}
 # All weightings are two factors per document. `lam=None` is the plain sum $L_S + L_C$, and drafts of the thesis weigh
 # the structural loss alone, $\lambda_i\,L_S + L_C$.
 
-
 # %%
 def document_weights(n_tokens, lam, max_structural_len=None, by_length=None, form="complement"):
     """The factors of L_S and of L_C, (B,) each, for documents of `n_tokens`, (B,)."""
@@ -116,14 +110,11 @@ def document_weights(n_tokens, lam, max_structural_len=None, by_length=None, for
         v = v * ((last - n_tokens) / (last - first)).clamp(0, 1)
     return v, ones if form == "structural" else 1 - v
 
-
 # %% [markdown]
-# Each weighting agrees with the library's. The first three columns of weights are those of the three documents; the
-# figure has the training documents of this run.
+# The weights of the training documents of this run, which the assertion finds equal to the library's:
 
 # %%
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from docemb_lib.losses import Weighting
@@ -137,52 +128,29 @@ examples = {
     f"drafts, λ .5, mask {limit}": (0.5, limit, None, "structural"),
     "this run": (p.lam, p.max_structural_len, p.lam_by_length, p.weighting),
 }
-rows = {}
-for name, settings in examples.items():
-    v, u = document_weights(n_tokens, *settings)
-    torch.testing.assert_close((v, u), Weighting(*settings).weights(n_tokens))
-    rows[name] = [f"{a:.2f} + {b:.2f}" for a, b in zip(v, u, strict=True)]
-pd.DataFrame(rows, index=[f"{n} tokens" for n in n_tokens]).T.rename_axis("L_S + L_C")
-
-# %%
 lengths, _ = torch.from_numpy(run.teachers.structural_lengths("train", p.documents)).sort()
-figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 3.6), sharex=True, sharey=True)
+figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.7), sharex=True, sharey=True)
 for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
     v, u = document_weights(lengths, *settings)
+    torch.testing.assert_close((v, u), Weighting(*settings).weights(lengths))
     ax.step(lengths, v, where="post", color=figures.PALETTE["structural"], label="structural loss")
     look = {"color": figures.PALETTE["contextual"], "linestyle": "--"}  # equal lines are seen
     ax.step(lengths, u, where="post", **look, label="contextual loss")
-    ax.set(title=name, xlabel="structural tokens", ylabel="weight of the loss")
+    ax.set(title=name, xlabel="structural tokens", ylabel="weight")
     ax.label_outer()
 ax.set(xlim=(0, lengths.double().quantile(0.95)))  # a few documents are many times longer
 figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=2)
 weights = pd.DataFrame({"length": lengths, "structural": v, "contextual": u})
 run.save_figure(figure, "weights", weights)
-of_limit = (lengths > limit).double().mean()
-of_run = (v == 0).double().mean()
-print(
-    f"{of_limit:.0%} of the documents have more than {limit} tokens; here {of_run:.0%} have no L_S."
-)
+share = (lengths > limit).double().mean()
+print(f"{share:.0%} of the documents have more than {limit} tokens.")
 
 # %% [markdown]
 # A step is the mask. Only in the form of the thesis does a document that loses one teacher get more of the other.
-#
-# ## This run
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
-ax = figures.plot_history(train_history, validation_history)
-run.save_figure(ax, "training", validation_history)
 print(views.taught(run))
-
-# %%
-of_validation = run.teachers.structural_lengths("validation", len(run.corpus.split("validation")))
-keep = Weighting(max_structural_len=p.max_structural_len).keep(torch.from_numpy(of_validation))
-share = keep.double().mean().item()
-print(f"{share:.0%} of the validation documents count in the part `structural`.")
-if "structural" in validation_history and 0 < share < 1:
-    before, after = validation_history["structural"].iloc[[0, -1]] / share
-    print(f"Over these alone its mean is {before:.3f} before training and {after:.3f} after it.")
 
 # %% [markdown]
 # ## Which loss moves the student?
@@ -191,7 +159,6 @@ if "structural" in validation_history and 0 < share < 1:
 # embeddings, and a *forgiving* contextual one, behind projections, so that the two need not push against each other
 # (3.1). Both can be measured. The norms of the two gradients say which loss moves the student; the cosine between them
 # says whether they pull in one direction (1), do not meet (0) or push against each other (-1).
-
 
 # %%
 def gradients(teachings, y, targets, encoder):
@@ -207,14 +174,9 @@ def gradients(teachings, y, targets, encoder):
 
 def beside(structural, contextual):
     """The norms of two gradients, the share of the first, and the cosine between them."""
-    norms = structural.norm().item(), contextual.norm().item()
+    S, C = structural.norm().item(), contextual.norm().item()
     cosine = torch.cosine_similarity(structural, contextual, dim=0).item()
-    return {
-        "norm of L_S": norms[0],
-        "norm of L_C": norms[1],
-        "share of L_S": norms[0] / sum(norms),
-        "cosine": cosine,
-    }
+    return {"norm of L_S": S, "norm of L_C": C, "share of L_S": S / (S + C), "cosine": cosine}
 
 
 # %% [markdown]
@@ -235,21 +197,24 @@ stage = Run.of(run.notebook, run.profile, **both).students
 
 def teachings_with(**changes):
     """Both losses with their projections as training begins, with other parameters."""
-    objective = Run.of(run.notebook, run.profile, **(both | changes)).students.objective(
-        trained=False
-    )
+    other = Run.of(run.notebook, run.profile, **(both | changes))
+    objective = other.students.objective(trained=False)
     return objective.train().teachings
 
 
-own, linear, strict = "projections of this run", "linear", "linear, MSE"
 width = p.student_projection.split("x")[-1]
-_, through_own = teachings_with()
-_, through_linear = teachings_with(student_projection=width)
-_, by_mse = teachings_with(student_projection=width, contextual_loss="mse")
-contextual = {own: through_own, linear: through_linear, strict: by_mse}
+behind = {
+    "projections of this run": {},
+    "linear": {"student_projection": width},
+    "linear, MSE": {"student_projection": width, "contextual_loss": "mse"},
+}
+contextual = {name: teachings_with(**changes)[1] for name, changes in behind.items()}
 structural = {}
 for loss in ("cosine", "max-margin"):
-    structural[loss], _ = teachings_with(structural_loss=loss)
+    structural[loss] = teachings_with(structural_loss=loss)[0]
+for name, teaching in contextual.items():
+    weights = sum(weight.numel() for weight in teaching.parameters())
+    print(f"{name}: {weights:,} weights are trained with the student and then left out")
 
 # %%
 student = stage.objective(trained=False).student
@@ -268,45 +233,36 @@ means = pd.DataFrame(rows).groupby(["structural", "contextual"], sort=False).mea
 figures.table(means)
 
 # %% [markdown]
-# All numbers are those of the encoder, means over the two batches, and the share is that at λ = .5. What they say of
-# two statements of the thesis:
+# All numbers are means over the two batches, and the share is that at λ = .5. What they say of two statements of the
+# thesis:
 
 # %%
 from docemb_lib.thesis.comparison import LINES
 
-shares = means["share of L_S"].xs(own, level="contextual")
-said = (
-    f"Beside the same contextual loss, cosine has {shares['cosine']:.0%} of the gradient at λ = .5 "
-    f"and max-margin {shares['max-margin']:.0%}. The thesis says that max-margin exerts more "
-    f"pressure than cosine (4.5.2): this does "
-)
-is_so = shares["max-margin"] > shares["cosine"]
-print(LINES.fill(said + ("hold here." if is_so else "not hold here.")))
-for loss, cosines in means["cosine"].groupby("structural", sort=False):
-    meeting = "push against each other" if cosines.mean() < 0 else "pull in one direction"
-    listed_cosines = ", ".join(f"{cosine:+.2f}" for cosine in cosines)
-    print(
-        LINES.fill(
-            f"The gradients of {loss} and of the contextual losses {meeting}: {listed_cosines}."
-        )
-    )
+numbers = means.xs("projections of this run", level="contextual")
+share = numbers["share of L_S"]
+holds = "holds" if share["max-margin"] > share["cosine"] else "does not hold"
+said = f"""At λ = .5 the cosine loss has {share["cosine"]:.0%} of the gradient and max-margin
+{share["max-margin"]:.0%}: that max-margin exerts more pressure than cosine (4.5.2) {holds} here."""
+print(LINES.fill(said))
+
+for loss, cosine in means["cosine"].groupby("structural", sort=False).mean().items():
+    meet = "push against each other" if cosine < 0 else "pull in one direction"
+    print(f"{loss} and the contextual losses {meet} (mean cosine {cosine:+.2f}).")
 
 norms = means["norm of L_C"]["cosine"]
-weaker = norms[linear] / norms[own]
-by_name = pd.DataFrame(rows).groupby(["structural", "contextual"])["cosine"]
-between_batches = (by_name.max() - by_name.min()).max()
-between_losses = np.ptp(means["cosine"].unstack(), axis=1).max()
-turned = "more" if between_losses > between_batches else "no more"
-said = (
-    f"The projections of this run leave the encoder a contextual gradient {weaker:.1f} times smaller "
-    f"than a linear projection does. They and the loss turn it {turned} than another batch does "
-    f"(by {between_losses:.2f} and {between_batches:.2f})."
-)
+times = norms["linear"] / norms["projections of this run"]
+of_pairs = pd.DataFrame(rows).groupby(["structural", "contextual"])["cosine"]
+between_batches = (of_pairs.max() - of_pairs.min()).max()
+by_loss = means["cosine"].unstack()
+between_losses = (by_loss.max(axis=1) - by_loss.min(axis=1)).max()
+said = f"""The projections of this run make the contextual gradient {times:.1f} times smaller than a
+linear one does. The cosine differs by {between_losses:.2f} at most among the three contextual
+losses, by {between_batches:.2f} between the two batches."""
 print(LINES.fill(said))
 
 # %% [markdown]
-# What a forgiving loss forgives is taken up by its projections: it moves the encoder less, rather than in another
-# direction. After training, half of the sum of both gradients is what the library follows at λ = .5:
+# Projections forgive by taking up a part of the loss; the encoder gets the rest. After training, half of the sum of both gradients is what the library follows at λ = .5:
 
 # %%
 trained = run.students.objective()
@@ -322,22 +278,18 @@ parts = torch.autograd.grad(loss, encoder, materialize_grads=True)
 by_library = torch.cat([part.flatten() for part in parts])
 assert (by_hand - by_library).norm() < 1e-3 * by_library.norm()
 
-if len(by_role) == 2:
-    after = beside(by_role["structural"], by_role["contextual"])
-    share, cosine = after["share of L_S"], after["cosine"]
-    print(f"This run, trained: {share:.0%} of the gradient is of L_S, the cosine is {cosine:+.2f}.")
-else:
-    print("This run has one teacher, whose gradient is all of the gradient.")
+after = beside(by_role.get("structural", by_hand), by_role.get("contextual", by_hand))
+share, cosine = after["share of L_S"], after["cosine"]
+print(f"This run, trained: {share:.0%} of the gradient is of L_S, the cosine is {cosine:+.2f}.")
 
 # %% [markdown]
-# Where training comes to rest, one loss falls only if the other rises: then the cosine is negative.
+# Where training comes to rest, one loss can fall only if the other rises, and the cosine is negative.
 #
 # ## A factor of the whole loss
 #
 # At λ = .5 the loss is half of the plain sum, and the thesis explains the difference of their students by halved
 # gradients (4.5.3). AdamW divides a gradient by its own size, so a factor of the whole loss cancels, unless gradients
 # are clipped in between. A regression that is not yet solved shows it:
-
 
 # %%
 def weights_after(factor, optimizer, max_norm=float("inf"), updates=50):
@@ -353,22 +305,22 @@ def weights_after(factor, optimizer, max_norm=float("inf"), updates=50):
         of_w.step()
     return w.detach()
 
-
 # %%
-for name, settings in {
+optimizers = {
     "SGD": (torch.optim.SGD,),
     "AdamW": (torch.optim.AdamW,),
     "AdamW, clipped": (torch.optim.AdamW, 3.0),
-}.items():
+}
+for name, settings in optimizers.items():
     whole, half = weights_after(1, *settings), weights_after(0.5, *settings)
-    print(
-        f"{name}: the half loss changes the weights by {(whole - half).norm() / whole.norm():.1e}"
-    )
+    change = (whole - half).norm() / whole.norm()
+    print(f"{name}: half of the loss changes the weights by {change:.1e}")
 
 clipped = (train_history["grad_norm"] > run.training.max_grad_norm).mean()
 print(f"In the training of this run {clipped:.0%} of the updates were clipped.")
-for number in (10, 11):
-    values = thesis.in_figure(run, f"figure 4.{number}").published["value"]
+in_thesis = {number: thesis.in_figure(run, f"figure 4.{number}") for number in (10, 11)}
+for number, of_figure in in_thesis.items():
+    values = of_figure.published["value"]
     difference = values["None;λ=0.5"] - values["no-weighting"]
     print(f"In the thesis' Figure 4.{number} λ = .5 is {difference:+.4f} beside the plain sum.")
 
@@ -383,56 +335,39 @@ for number in (10, 11):
 # λ = 0 that of the contextual teacher alone through the same projections (`04_projections`).
 
 # %%
-from docemb_lib.evaluation.scoreboard import (
-    METRIC_NAMES,
-    listed,
-    main_rows,
-    over_tasks,
-    with_interval,
-)
+from docemb_lib.evaluation.scoreboard import METRIC_NAMES, main_rows, over_tasks
 from docemb_lib.evaluation.uncertainty import score_intervals
 
 scores = run.scores()
 students = views.by_weighting(run)
 of_students = run.scorer.recorded([each.model for each in students.values()])
-masks = {}
-for name, student_at in students.items():
-    longest = student_at.max_structural_len
-    masks[name] = "no mask" if longest is None else f"mask at {longest} tokens"
 points = main_rows(score_intervals(of_students))
+masks = [students[name].max_structural_len for name in points["model"]]
 points = points.assign(
-    lam=[students[name].lam for name in points["model"]], mask=points["model"].map(masks)
+    lam=[students[name].lam for name in points["model"]],
+    mask=["no mask" if mask is None else f"mask at {mask} tokens" for mask in masks],
 )
-references = main_rows(run.evaluation.intervals).set_index("model")
-names = figures.short_names(run)
-
-# %%
 tasks = points["task"].unique()
-figure, axes = plt.subplots(1, len(tasks), figsize=(figures.WIDTH, 2.8), squeeze=False)
+figure, axes = plt.subplots(1, len(tasks), figsize=(figures.WIDTH, 2.5), squeeze=False)
 for ax, task in zip(axes.flat, tasks, strict=True):
     of_task = points[points["task"] == task].sort_values("lam")
-    lines = of_task.groupby("mask", sort=False)
-    for number, (mask, line) in enumerate(lines):
+    for number, (mask, line) in enumerate(of_task.groupby("mask", sort=False)):
         reach = [line["value"] - line["low"], line["high"] - line["value"]]
         places = line["lam"] + 0.03 * number  # equal scores are seen
-        look = {"fmt": "o-", "color": figures.SERIES[number % len(figures.SERIES)]}
-        ax.errorbar(places, line["value"], yerr=reach, label=mask, **look)
-    of_references = references.loc[references["task"] == task, "value"]
-    for model, style in ((run.untrained, ":"), (run.references[1], "--")):
-        value = of_references[model.label]
-        ax.axhline(value, color=figures.GREY, linestyle=style, label=names[model.label])
-    floor = min(of_references[run.untrained.label], of_task.loc[of_task["lam"] > 0, "low"].min())
-    below = of_task.loc[of_task["value"] < floor, ["lam", "value"]]
-    outside = [f"at {lam:g}: {value:.2f}" for lam, value in below.itertuples(index=False)]
-    metric = of_task["metric"].iloc[0]
-    ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=METRIC_NAMES.get(metric, metric))
-    ax.set(ylim=(floor - 0.02, None), xlim=(-0.1, 1.1))
+        color = figures.SERIES[number % len(figures.SERIES)]
+        ax.errorbar(places, line["value"], yerr=reach, fmt="o-", color=color, label=mask)
+    floor = of_task.loc[of_task["lam"] > 0, "low"].min() - 0.02
+    below = of_task[of_task["value"] < floor]
+    outside = [f"at {lam:g}: {value:.2f}" for lam, value in below[["lam", "value"]].to_numpy()]
+    metric = METRIC_NAMES.get(of_task["metric"].iloc[0], of_task["metric"].iloc[0])
+    ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=metric)
+    ax.set(ylim=(floor, None), xlim=(-0.1, 1.1))
 figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 run.save_figure(figure, "lambda", points)
 
 # %% [markdown]
-# Each point is one training, with the 95% interval over examples; grey lines are references. The
-# score at λ = 0 lies below the axes. The explorer compares two points by the same examples.
+# Each point is one training, with the 95% interval over examples; a score below the axes is written under them. The
+# explorer compares two students on the same examples.
 
 # %%
 widgets.weighting_explorer(of_students)
@@ -465,11 +400,13 @@ of_readers = run.scorer.by_round(readers)[run.scorer.largest_round]
 intervals = main_rows(score_intervals(of_readers))
 reading["mean"] = intervals.groupby("model")["value"].last()
 reading["spread"] = [spread(views.validation_embeddings(run.corpus, model)) for model in readers]
-figures.table(reading.rename_axis("model").sort_values("ending"))
+spreads = reading["spread"].sort_values()
+alike = [f"{name} {value:.3f}" for name, value in spreads.items()]
+print(LINES.fill(f"Spread, from the most alike on: {'; '.join(alike)}."))
 
 # %% tags=["picture"]
 kinds = {model.label: model.kind for model in readers}
-_, ax = plt.subplots(figsize=(figures.WIDTH, 3.8))
+_, ax = plt.subplots(figsize=(figures.WIDTH, 3.2))
 floor = reading["mean"][names[run.untrained.label]] - 0.03
 along = [name for name, each in students.items() if each.max_structural_len is None]
 along = reading.loc[reading.index.isin(along) & (reading["mean"] > floor)].sort_values("ending")
@@ -497,46 +434,30 @@ run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 # at its left end on.
 
 # %%
+from itertools import pairwise
+
+from docemb_lib.evaluation.scoreboard import listed, with_interval
+
 at = {}
 for name, each in students.items():
     at[each.lam, each.max_structural_len is None] = name
 alone, plain, masked = (at.get(place) for place in ((1, True), (0.5, True), (0.5, False)))
 
-counts = []
+chain = [names[run.untrained.label], alone, plain, masked]
+chain = [reading.loc[name] for name in chain if name in reading.index]
+counts = [f"{row.name} {with_interval(row['ending'], row['low'], row['high'])}" for row in chain]
 steps = []
-before = None
-for name in (names[run.untrained.label], alone, plain, masked):
-    if name not in reading.index:
-        continue
-    row = reading.loc[name]
-    counts.append(f"{name} {with_interval(row['ending'], row['low'], row['high'])}")
-    if before is not None:
-        word = "more" if row["low"] > before["high"] else "neither more nor less"
-        word = "less" if row["high"] < before["low"] else word
-        steps.append(f"{word} for {name} than for {before.name}")
-    before = row
-print(LINES.fill(f"By these intervals the end counts {listed(steps or ['as drawn'])}."))
-
-# %% [markdown]
-# ## Beside the thesis
-#
-# The means in Figures 4.10 (beside cosine) and 4.11 (beside max-margin) of the thesis, on its own tasks and normalised by
-# the best model, and the mean validation scores here. A mask is at 384 tokens there.
+for before, after in pairwise(chain):
+    word = "more" if after["low"] > before["high"] else "neither more nor less"
+    word = "less" if after["high"] < before["low"] else word
+    steps.append(f"{word} for {after.name} than for {before.name}")
+does_it_count = "no other student is recorded"
+if steps:
+    does_it_count = f"by these intervals it counts {listed(steps)}"
+print(LINES.fill(f"The end of a document: {does_it_count}."))
 
 # %%
-columns = {}
-for number in (10, 11):
-    of_figure = thesis.in_figure(run, f"figure 4.{number}")
-    columns[f"figure 4.{number}"] = of_figure.published["value"]
-    if of_figure.scores:
-        here = over_tasks(score_intervals(of_figure.scores)).set_index("model")["value"]
-        columns[f"here, as in 4.{number}"] = here
-beside_thesis = pd.DataFrame(columns).dropna(subset=["figure 4.10", "figure 4.11"], how="all")
-beside_thesis = beside_thesis.sort_values("figure 4.10", ascending=False)
-figures.table(beside_thesis.rename_axis("model"))
-
-# %%
-cosine, margin = (thesis.in_figure(run, f"figure 4.{number}") for number in (10, 11))
+cosine, margin = in_thesis.values()
 lams = (0.2, 0.5, 0.8, 0.95)
 with_mask, without_mask = ([f"{mask};λ={lam}" for lam in lams] for mask in (384, None))
 with_half = "384;λ=0.5"
@@ -552,6 +473,20 @@ claims = [
 figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
+# The students of Figures 4.10 (beside cosine) and 4.11 (beside max-margin) that are recorded here: means in the thesis, on
+# its own tasks and normalised by the best model, and mean validation scores here. A mask is at 384 tokens there.
+
+# %%
+rows = []
+for number, of_figure in in_thesis.items():
+    for name, row in of_figure.published.iterrows():
+        if row["kind"] != "baseline" and name in of_figure.scores:
+            here = over_tasks(score_intervals({name: of_figure.scores[name]}))["value"].item()
+            rows.append({"figure": f"4.{number}", "model": name, "thesis": row["value"], "here": here})
+recorded_here = pd.DataFrame(rows, columns=["figure", "model", "thesis", "here"])
+figures.table(recorded_here.set_index(["figure", "model"]))
+
+# %% [markdown]
 # ## Shortcuts
 #
 # `ending` is a ratio. A model that is moved little by any passage can have a large one, as a student of Paragraph Vector
@@ -562,18 +497,19 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% tags=["found"]
 read = f"How much the end of a document counts beside its beginning: {listed(counts)}"
-print(LINES.fill(f"{read}; by these intervals it counts {listed(steps or ['as drawn'])}."))
+print(LINES.fill(f"{read}; {does_it_count}."))
 
 unmasked = {}
 for name, each in students.items():
     if each.max_structural_len is None and name in of_students:
         unmasked[name] = of_students[name]
-if alone in unmasked and len(unmasked) > 1:
+if alone in unmasked and plain in unmasked:
     means = over_tasks(score_intervals(unmasked)).set_index("model")["value"]
     best = means.idxmax()
     lams = sorted(students[name].lam for name in unmasked)
     tried = listed([f"{lam:g}" for lam in lams])
-    said = views.compared(of_students, plain or best, alone)
+    other = plain if best == alone else best
+    said = views.compared(of_students, other, alone)
     said = f"Of λ = {tried}, {students[best].lam:g} has the best mean; {said}"
     print(LINES.fill(said.replace(" 0.", " .")))
 if plain and masked:
@@ -587,7 +523,10 @@ print(thesis.conclusion(run))
 
 # %%
 tables = run.evaluation.tables
-run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=tables)
+recorded = run.finish(
+    run.metrics(scores), scores=scores, student=run.link_student(), tables=tables
+)
+print(LINES.fill(f"Recorded: {', '.join(recorded.index)}."))
 
 # %% [markdown]
 # ## Try it
@@ -615,7 +554,6 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 #   Charles University, Prague 2023 (Listing 4.1, Table 4.9, Figures 4.10 and 4.11).
 # - Chen, Badrinarayanan, Lee and Rabinovich (2018): *GradNorm: Gradient Normalization for Adaptive Loss Balancing in Deep
 #   Multitask Networks*, which balances losses by the norms of their gradients.
-# - Loshchilov and Hutter (2019): *Decoupled Weight Decay Regularization* (AdamW).
 # - Yu et al. (2020): *Gradient Surgery for Multi-Task Learning*, which measures conflicts by the cosine between gradients.
 #
 # Tables, figures and executed copies are in `outputs/runs/05_weighting/`.
