@@ -283,7 +283,7 @@ share, cosine = after["share of L_S"], after["cosine"]
 print(f"This run, trained: {share:.0%} of the gradient is of L_S, the cosine is {cosine:+.2f}.")
 
 # %% [markdown]
-# Where training comes to rest, one loss can fall only if the other rises, and the cosine is negative.
+# At a minimum of the weighted sum the two gradients would be opposite (-1).
 #
 # ## A factor of the whole loss
 #
@@ -482,7 +482,7 @@ for number, of_figure in in_thesis.items():
     for name, row in of_figure.published.iterrows():
         if row["kind"] != "baseline" and name in of_figure.scores:
             here = over_tasks(score_intervals({name: of_figure.scores[name]}))["value"].item()
-            rows.append({"figure": f"4.{number}", "model": name, "thesis": row["value"], "here": here})
+            rows.append((f"4.{number}", name, row["value"], here))
 recorded_here = pd.DataFrame(rows, columns=["figure", "model", "thesis", "here"])
 figures.table(recorded_here.set_index(["figure", "model"]))
 
@@ -491,7 +491,7 @@ figures.table(recorded_here.set_index(["figure", "model"]))
 #
 # `ending` is a ratio. A model that is moved little by any passage can have a large one, as a student of Paragraph Vector
 # alone, whose embeddings are alike; so read it beside `mean` and `spread`. And reading the end is not understanding it:
-# pages of one package repeat its names to the end, which is enough for `package`.
+# pages of one package may repeat its names to the end, which helps on `package` without any topic.
 #
 # ## What was found
 
