@@ -129,7 +129,7 @@ examples = {
     "this run": (p.lam, p.max_structural_len, p.lam_by_length, p.weighting),
 }
 lengths, _ = torch.from_numpy(run.teachers.structural_lengths("train", p.documents)).sort()
-figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.7), sharex=True, sharey=True)
+figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.6), sharex=True, sharey=True)
 for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
     v, u = document_weights(lengths, *settings)
     torch.testing.assert_close((v, u), Weighting(*settings).weights(lengths))
@@ -187,11 +187,8 @@ def beside(structural, contextual):
 # %%
 from docemb_lib import Run
 
-both = {
-    **run.parameters,
-    "structural_loss": p.structural_loss or "cosine",
-    "contextual_teacher": p.contextual_teacher or "PV",
-}
+both = {**run.parameters, "structural_loss": p.structural_loss or "cosine"}
+both["contextual_teacher"] = p.contextual_teacher or "PV"
 stage = Run.of(run.notebook, run.profile, **both).students
 
 
@@ -335,7 +332,7 @@ for number, of_figure in in_thesis.items():
 # λ = 0 that of the contextual teacher alone through the same projections (`04_projections`).
 
 # %%
-from docemb_lib.evaluation.scoreboard import METRIC_NAMES, main_rows, over_tasks
+from docemb_lib.evaluation.scoreboard import listed, main_rows, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import score_intervals
 
 scores = run.scores()
@@ -359,8 +356,7 @@ for ax, task in zip(axes.flat, tasks, strict=True):
     floor = of_task.loc[of_task["lam"] > 0, "low"].min() - 0.02
     below = of_task[of_task["value"] < floor]
     outside = [f"at {lam:g}: {value:.2f}" for lam, value in below[["lam", "value"]].to_numpy()]
-    metric = METRIC_NAMES.get(of_task["metric"].iloc[0], of_task["metric"].iloc[0])
-    ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=metric)
+    ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=of_task["metric"].iloc[0])
     ax.set(ylim=(floor, None), xlim=(-0.1, 1.1))
 figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
 run.save_figure(figure, "lambda", points)
@@ -406,7 +402,7 @@ print(LINES.fill(f"Spread, from the most alike on: {'; '.join(alike)}."))
 
 # %% tags=["picture"]
 kinds = {model.label: model.kind for model in readers}
-_, ax = plt.subplots(figsize=(figures.WIDTH, 3.2))
+_, ax = plt.subplots(figsize=(figures.WIDTH, 3.1))
 floor = reading["mean"][names[run.untrained.label]] - 0.03
 along = [name for name, each in students.items() if each.max_structural_len is None]
 along = reading.loc[reading.index.isin(along) & (reading["mean"] > floor)].sort_values("ending")
@@ -424,8 +420,7 @@ ax.axvline(1, color=figures.GREY, linestyle=":")
 ax.set_xscale("symlog", linthresh=0.02)
 ax.set_xticks([0, 0.01, 0.1, 1], ["0", ".01", ".1", "1"])
 ax.minorticks_off()
-ax.set(xlim=(-0.005, 6), ylabel="mean validation score")
-ax.set(xlabel="how much the end of a document counts beside its beginning")
+ax.set(xlim=(-0.005, 6), xlabel="how much the end counts beside the beginning", ylabel="mean score")
 run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 
 # %% [markdown]
@@ -434,10 +429,6 @@ run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 # at its left end on.
 
 # %%
-from itertools import pairwise
-
-from docemb_lib.evaluation.scoreboard import listed, with_interval
-
 at = {}
 for name, each in students.items():
     at[each.lam, each.max_structural_len is None] = name
@@ -447,13 +438,11 @@ chain = [names[run.untrained.label], alone, plain, masked]
 chain = [reading.loc[name] for name in chain if name in reading.index]
 counts = [f"{row.name} {with_interval(row['ending'], row['low'], row['high'])}" for row in chain]
 steps = []
-for before, after in pairwise(chain):
+for before, after in zip(chain, chain[1:], strict=False):
     word = "more" if after["low"] > before["high"] else "neither more nor less"
     word = "less" if after["high"] < before["low"] else word
     steps.append(f"{word} for {after.name} than for {before.name}")
-does_it_count = "no other student is recorded"
-if steps:
-    does_it_count = f"by these intervals it counts {listed(steps)}"
+does_it_count = f"by these intervals it counts {listed(steps)}" if steps else "alone here"
 print(LINES.fill(f"The end of a document: {does_it_count}."))
 
 # %%
@@ -499,10 +488,7 @@ figures.table(recorded_here.set_index(["figure", "model"]))
 read = f"How much the end of a document counts beside its beginning: {listed(counts)}"
 print(LINES.fill(f"{read}; {does_it_count}."))
 
-unmasked = {}
-for name, each in students.items():
-    if each.max_structural_len is None and name in of_students:
-        unmasked[name] = of_students[name]
+unmasked = {n: s for n, s in of_students.items() if students[n].max_structural_len is None}
 if alone in unmasked and plain in unmasked:
     means = over_tasks(score_intervals(unmasked)).set_index("model")["value"]
     best = means.idxmax()
