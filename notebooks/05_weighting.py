@@ -129,7 +129,7 @@ examples = {
     "this run": (p.lam, p.max_structural_len, p.lam_by_length, p.weighting),
 }
 lengths, _ = torch.from_numpy(run.teachers.structural_lengths("train", p.documents)).sort()
-figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.6), sharex=True, sharey=True)
+figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.5), sharex=True, sharey=True)
 for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
     v, u = document_weights(lengths, *settings)
     torch.testing.assert_close((v, u), Weighting(*settings).weights(lengths))
@@ -345,7 +345,7 @@ points = points.assign(
     mask=["no mask" if mask is None else f"mask at {mask} tokens" for mask in masks],
 )
 tasks = points["task"].unique()
-figure, axes = plt.subplots(1, len(tasks), figsize=(figures.WIDTH, 2.5), squeeze=False)
+figure, axes = plt.subplots(1, len(tasks), figsize=(figures.WIDTH, 2.4), squeeze=False)
 for ax, task in zip(axes.flat, tasks, strict=True):
     of_task = points[points["task"] == task].sort_values("lam")
     for number, (mask, line) in enumerate(of_task.groupby("mask", sort=False)):
@@ -378,6 +378,8 @@ widgets.weighting_explorer(of_students)
 # documents.
 
 # %%
+from itertools import pairwise
+
 from docemb_lib.evaluation.probes import spread
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import CONTEXTUAL_KINDS, on_task_models, sbert_models, student_model
@@ -438,7 +440,7 @@ chain = [names[run.untrained.label], alone, plain, masked]
 chain = [reading.loc[name] for name in chain if name in reading.index]
 counts = [f"{row.name} {with_interval(row['ending'], row['low'], row['high'])}" for row in chain]
 steps = []
-for before, after in zip(chain, chain[1:], strict=False):
+for before, after in pairwise(chain):
     word = "more" if after["low"] > before["high"] else "neither more nor less"
     word = "less" if after["high"] < before["low"] else word
     steps.append(f"{word} for {after.name} than for {before.name}")
