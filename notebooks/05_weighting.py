@@ -358,7 +358,8 @@ for ax, task in zip(axes.flat, tasks, strict=True):
     outside = [f"at {lam:g}: {value:.2f}" for lam, value in below[["lam", "value"]].to_numpy()]
     ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=of_task["metric"].iloc[0])
     ax.set(ylim=(floor, None), xlim=(-0.1, 1.1))
-figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
+handles, labels = axes.flat[0].get_legend_handles_labels()
+figure.legend(handles, labels, loc="outside upper left", ncols=4)
 run.save_figure(figure, "lambda", points)
 
 # %% [markdown]
@@ -417,7 +418,8 @@ for row in reading.itertuples():
     ax.plot([row.low, row.high], [height] * 2, color=color, alpha=0.4)
     ax.plot(row.ending, height, "o", color=color)
     look = {"textcoords": "offset points", "ha": "center", "color": color}
-    ax.annotate(label, (row.ending, height), (0, place), **look)
+    at_point = (row.ending, height)
+    ax.annotate(label, at_point, (0, place), **look)
 ax.axvline(1, color=figures.GREY, linestyle=":")
 ax.set_xscale("symlog", linthresh=0.02)
 ax.set_xticks([0, 0.01, 0.1, 1], ["0", ".01", ".1", "1"])
@@ -514,7 +516,7 @@ tables = run.evaluation.tables
 recorded = run.finish(
     run.metrics(scores), scores=scores, student=run.link_student(), tables=tables
 )
-print(LINES.fill(f"Recorded: {', '.join(recorded.index)}."))
+print(f"{len(recorded)} numbers of this run are recorded.")
 
 # %% [markdown]
 # ## Try it
