@@ -17,13 +17,15 @@
 # %% [markdown]
 # # 05 · Weighting and masking
 #
-# How much should each teacher count, and for which documents?
+# How much should each teacher count, and for which documents? The structural teacher, SBERT, reads only the beginning of
+# a long document, so a student that matches it may stop reading the end; the contextual teacher, Paragraph Vector,
+# counts the words of the whole document, and knows less of what they mean. This chapter weighs one loss against the
+# other and measures what each weight does to the scores of a student, and to what it reads.
 #
 # $$L = \frac1B\sum_i \lambda_i\,L_S(y_i,t_i) + (1-\lambda_i)\,L_C(y_i,c_i),
 #   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
 #
-# The structural teacher reads only the beginning of a long document; with the *mask*, longer documents than
-# `max_structural_len` learn from the contextual teacher alone.
+# With the *mask*, documents longer than `max_structural_len` learn from the contextual teacher alone.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -69,7 +71,6 @@ def weighted_loss(S, C, n_tokens, lam, max_structural_len):
     lam_i = lam * keep  # (B,), 0 for a masked document
     return (lam_i * S + (1 - lam_i) * C).mean()
 
-
 # %% [markdown]
 # Three documents, the last of them longer than the structural teacher reads, all with $L_S$ .4 and $L_C$ .1:
 
@@ -82,9 +83,13 @@ for lam_of_example in (1.0, 0.5, 0.0):
     plain = weighted_loss(S, C, n_tokens, lam_of_example, None)
     masked = weighted_loss(S, C, n_tokens, lam_of_example, limit)
     print(f"λ {lam_of_example}: L = {plain:.3f}, with the mask at {limit} tokens {masked:.3f}")
+kept = (n_tokens <= limit).to(S)
+print(f"part `structural`: {S.mean():.3f}, with the mask {(kept * S).mean():.3f}")
 
 # %% [markdown]
-# The mask does not shrink the batch: what a long document loses of $L_S$, it gains of $L_C$.
+# The mask does not shrink the batch: what a long document loses of $L_S$, it gains of $L_C$. The *parts* of a loss in
+# histories are means over all documents without λ, where a masked document counts 0: with a mask, `structural` is small
+# because few documents have it, not because the student is near to SBERT.
 #
 # ## The weights of a document
 #
@@ -105,8 +110,11 @@ def document_weights(n_tokens, lam, max_structural_len=None, by_length=None, for
         v = v * ((last - n_tokens) / (last - first)).clamp(0, 1)
     return v, ones if form == "structural" else 1 - v
 
+# %% [markdown]
+# The weights of the training documents of this run, which the assertion finds equal to the library's:
 
 # %%
+import matplotlib.pyplot as plt
 import pandas as pd
 
 from docemb_lib.losses import Weighting
@@ -120,311 +128,382 @@ examples = {
     f"drafts, λ .5, mask {limit}": (0.5, limit, None, "structural"),
     "this run": (p.lam, p.max_structural_len, p.lam_by_length, p.weighting),
 }
-rows = {}
-for name, settings in examples.items():
-    v, u = document_weights(n_tokens, *settings)
-    torch.testing.assert_close((v, u), Weighting(*settings).weights(n_tokens))
-    rows[name] = [f"{a:.2f} + {b:.2f}" for a, b in zip(v, u, strict=True)]
-    if name.startswith("λ .5, mask"):  # Listing 4.1
-        by_listing = weighted_loss(S, C, n_tokens, 0.5, limit)
-        torch.testing.assert_close((v * S + u * C).mean(), by_listing)
-pd.DataFrame(rows, index=[f"{n} tokens" for n in n_tokens]).T.rename_axis("L_S + L_C")
-
-# %% [markdown]
-# The same for the training documents of this run, by their length:
-
-# %%
-import matplotlib.pyplot as plt
-
-weights = views.weights_by_length(run)
-lengths = torch.tensor(weights["length"].to_numpy())
-figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 4), sharex=True, sharey=True)
+lengths, _ = torch.from_numpy(run.teachers.structural_lengths("train", p.documents)).sort()
+figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.5), sharex=True, sharey=True)
 for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
     v, u = document_weights(lengths, *settings)
+    torch.testing.assert_close((v, u), Weighting(*settings).weights(lengths))
     ax.step(lengths, v, where="post", color=figures.PALETTE["structural"], label="structural loss")
     look = {"color": figures.PALETTE["contextual"], "linestyle": "--"}  # equal lines are seen
     ax.step(lengths, u, where="post", **look, label="contextual loss")
-    ax.set(title=name, xlabel="structural tokens", ylabel="weight of the loss")
+    ax.set(title=name, xlabel="structural tokens", ylabel="weight")
     ax.label_outer()
-ax.set(xlim=(0, weights["length"].quantile(0.95)))  # a few documents are many times longer
+ax.set(xlim=(0, lengths.double().quantile(0.95)))  # a few documents are many times longer
 figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=2)
+weights = pd.DataFrame({"length": lengths, "structural": v, "contextual": u})
 run.save_figure(figure, "weights", weights)
-
-# %%
-v, u = document_weights(lengths, *examples["this run"])
-if len(run.roles) == 2:
-    torch.testing.assert_close(v, torch.tensor(weights["structural"].to_numpy()))
-print(f"{(weights['structural'] == 0).mean():.0%} of {len(weights)} documents have no L_S")
+share = (lengths > limit).double().mean()
+print(f"{share:.0%} of the documents have more than {limit} tokens.")
 
 # %% [markdown]
 # A step is the mask. Only in the form of the thesis does a document that loses one teacher get more of the other.
-#
-# ## This run
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
-ax = figures.plot_history(train_history, validation_history)
-run.save_figure(ax, "training", validation_history)
 print(views.taught(run))
-
-# %% [markdown]
-# `structural` and `contextual` are means over all documents, without λ, so they alone do not give the loss. A masked
-# document counts 0 in `structural`: with a mask this part is small because it has fewer documents, not because the
-# student is nearer to SBERT.
-#
-# ## The loss of three documents
-#
-# Of the shortest, the median and the longest validation document: $y$ by the student, $t$ by the structural teacher,
-# $f$ and $c$ the projected views. The decorrelation is that of `04_projections`; max-margin, contrastive, CCA and a
-# loss of your own take the library's values.
-
-# %%
-def decorrelation(z, running, beta):
-    """SDL of a view z, (B, P), after the batches whose statistics are in `running`."""
-    Z = running.normalise(z)
-    Phi = beta * running.covariance + Z.T @ Z / (len(Z) - 1)  # (P, P)
-    b = beta * running.normaliser + 1
-    off_diagonal = ~torch.eye(len(Phi)).bool()
-    return Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
-
-
-# %%
-from torch.nn.functional import cosine_similarity
-
-three = views.three_documents(run)
-structural = {
-    "mse": (three.y - three.t).square().mean(dim=1),
-    "cosine": 1 - cosine_similarity(three.y, three.t),
-}
-L_S = structural.get(p.structural_loss, three.structural)  # (3,)
-distance = (three.f - three.c).square().mean(dim=1)
-soft_cca = distance
-for view, running in zip((three.f, three.c), three.decorrelations, strict=False):
-    soft_cca = soft_cca + three.delta * decorrelation(view, running, p.beta)
-L_C = {"mse": distance, "soft-cca": soft_cca}.get(p.contextual_loss, three.contextual)
-
-v, u = document_weights(
-    three.lengths, p.lam, p.max_structural_len, p.lam_by_length, p.weighting
-)
-if p.structural_loss is None or p.contextual_teacher is None:  # one teacher: no λ
-    v, u = three.weights
-by_hand = (v * L_S + u * L_C).mean()
-print(f"by hand {by_hand:.6f}, by the library {three.loss:.6f}")
-assert abs(by_hand - three.loss) < 1e-4 * max(1, abs(three.loss))
-pd.DataFrame({"tokens": three.lengths, "L_S": L_S, "L_C": L_C, "v": v, "u": u}).round(3)
 
 # %% [markdown]
 # ## Which loss moves the student?
 #
-# λ weighs values, but a student follows gradients. Two backward passes on one batch give the gradient of each loss, at
-# the embeddings $y$ and at the parameters of the encoder.
+# λ weighs values, but a student follows gradients. The thesis gives the student a *strict* structural loss, at its
+# embeddings, and a *forgiving* contextual one, behind projections, so that the two need not push against each other
+# (3.1). Both can be measured. The norms of the two gradients say which loss moves the student; the cosine between them
+# says whether they pull in one direction (1), do not meet (0) or push against each other (-1).
 
 # %%
-def losses_by_role(objective, y, teachers):
-    """The losses of B documents by role, (B,) each, from their embeddings y, (B, D)."""
-    losses = {}
-    for teaching in objective.teachings:
-        view, target = teaching.views(y, teachers[teaching.name])
-        of_teacher = teaching.weight * teaching.loss(view, target)
-        losses[teaching.role] = losses.get(teaching.role, 0) + of_teacher
-    return losses
+def gradients(teachings, y, targets, encoder):
+    """The gradient of each mean loss at the parameters of the encoder, (parameters,), by name."""
+    by_name = {}
+    for name, teaching in teachings.items():
+        f, g = teaching.views(y, targets.teachers[teaching.name])
+        loss = teaching.loss(f, g).mean()
+        parts = torch.autograd.grad(loss, encoder, retain_graph=True, materialize_grads=True)
+        by_name[name] = torch.cat([part.flatten() for part in parts])
+    return by_name
 
 
-def gradients(objective, batch, teachers):
-    """By role: the gradients of its mean loss at y, (B, D), and at the encoder, (parameters,)."""
-    encoder = [weight for weight in objective.student.parameters() if weight.requires_grad]
-    y = objective.student(batch)
-    by_role = {}
-    for role, losses in losses_by_role(objective, y, teachers).items():
-        at_y, *at_encoder = torch.autograd.grad(
-            losses.mean(), [y, *encoder], retain_graph=True, materialize_grads=True
-        )
-        by_role[role] = (at_y, torch.cat([gradient.flatten() for gradient in at_encoder]))
-    return by_role
+def beside(structural, contextual):
+    """The norms of two gradients, the share of the first, and the cosine between them."""
+    S, C = structural.norm().item(), contextual.norm().item()
+    cosine = torch.cosine_similarity(structural, contextual, dim=0).item()
+    return {"norm of L_S": S, "norm of L_C": C, "share of L_S": S / (S + C), "cosine": cosine}
 
-
-# %%
-stage = run.students
-B = min(run.training.batch_size, p.documents)
-training_documents = stage.training_documents(stage.objective().student, "train", p.documents)
-batch, targets = training_documents.pack([range(B)])
-
-objectives = views.objectives_of(run)
-rows = []
-for name, objective in objectives.items():
-    by_role = gradients(objective.train(), batch, targets.teachers)
-    for place, at in enumerate(("embeddings", "encoder")):
-        norms = {role: both[place].norm().item() for role, both in by_role.items()}
-        rows.append({"objective": name, "at": at, "structural": 0.0, "contextual": 0.0, **norms})
-norms = pd.DataFrame(rows)
-figures.table(norms.set_index(["objective", "at"]), digits=4)
 
 # %% [markdown]
-# The weighted sum of both is the gradient that the library follows:
+# The structural losses are the two of the thesis' final students. The contextual loss stands behind the projections of
+# this run, then behind a linear one, and is at last as strict as a structural loss: the MSE behind a linear projection.
+# All begin with the student before training, in the first two batches.
 
 # %%
-trained = stage.objective()
-by_role = gradients(trained, batch, targets.teachers)
-half = 1 / len(by_role)  # λ = 1/2; a single teacher has no weight
-by_hand = half * sum(at_encoder for _, at_encoder in by_role.values())
+from docemb_lib import Run
+
+both = {**run.parameters, "structural_loss": p.structural_loss or "cosine"}
+both["contextual_teacher"] = p.contextual_teacher or "PV"
+stage = Run.of(run.notebook, run.profile, **both).students
+
+
+def teachings_with(**changes):
+    """Both losses with their projections as training begins, with other parameters."""
+    other = Run.of(run.notebook, run.profile, **(both | changes))
+    objective = other.students.objective(trained=False)
+    return objective.train().teachings
+
+
+width = p.student_projection.split("x")[-1]
+behind = {
+    "projections of this run": {},
+    "linear": {"student_projection": width},
+    "linear, MSE": {"student_projection": width, "contextual_loss": "mse"},
+}
+contextual = {name: teachings_with(**changes)[1] for name, changes in behind.items()}
+structural = {}
+for loss in ("cosine", "max-margin"):
+    structural[loss] = teachings_with(structural_loss=loss)[0]
+for name, teaching in contextual.items():
+    weights = sum(weight.numel() for weight in teaching.parameters())
+    print(f"{name}: {weights:,} weights are trained with the student and then left out")
+
+# %%
+student = stage.objective(trained=False).student
+encoder = [weight for weight in student.parameters() if weight.requires_grad]
+documents = stage.training_documents(student, "train", p.documents)
+size = min(run.training.batch_size, p.documents // 2)
+rows = []
+for first in (0, size):
+    batch, targets = documents.pack([range(first, first + size)])
+    of_losses = gradients(structural | contextual, student(batch), targets, encoder)
+    for loss in structural:
+        for name in contextual:
+            numbers = beside(of_losses[loss], of_losses[name])
+            rows.append({"structural": loss, "contextual": name, **numbers})
+means = pd.DataFrame(rows).groupby(["structural", "contextual"], sort=False).mean()
+figures.table(means)
+
+# %% [markdown]
+# All numbers are means over the two batches, and the share is that at λ = .5. What they say of two statements of the
+# thesis:
+
+# %%
+from docemb_lib.thesis.comparison import LINES
+
+numbers = means.xs("projections of this run", level="contextual")
+share = numbers["share of L_S"]
+holds = "holds" if share["max-margin"] > share["cosine"] else "does not hold"
+said = f"""At λ = .5 the cosine loss has {share["cosine"]:.0%} of the gradient and max-margin
+{share["max-margin"]:.0%}: that max-margin exerts more pressure than cosine (4.5.2) {holds} here."""
+print(LINES.fill(said))
+
+for loss, cosine in means["cosine"].groupby("structural", sort=False).mean().items():
+    meet = "push against each other" if cosine < 0 else "pull in one direction"
+    print(f"{loss} and the contextual losses {meet} (mean cosine {cosine:+.2f}).")
+
+norms = means["norm of L_C"]["cosine"]
+times = norms["linear"] / norms["projections of this run"]
+of_pairs = pd.DataFrame(rows).groupby(["structural", "contextual"])["cosine"]
+between_batches = (of_pairs.max() - of_pairs.min()).max()
+by_loss = means["cosine"].unstack()
+between_losses = (by_loss.max(axis=1) - by_loss.min(axis=1)).max()
+said = f"""The projections of this run make the contextual gradient {times:.1f} times smaller than a
+linear one does. The cosine differs by {between_losses:.2f} at most among the three contextual
+losses, by {between_batches:.2f} between the two batches."""
+print(LINES.fill(said))
+
+# %% [markdown]
+# Projections forgive by taking up a part of the loss; the encoder gets the rest. After training, half of the sum of both gradients is what the library follows at λ = .5:
+
+# %%
+trained = run.students.objective()
+encoder = [weight for weight in trained.student.parameters() if weight.requires_grad]
+of_roles = {teaching.role: teaching for teaching in trained.teachings}
+by_role = gradients(of_roles, trained.student(batch), targets, encoder)
+by_hand = sum(by_role.values()) / len(by_role)  # a single teacher has no weight
 
 trained.weighting = Weighting(lam=0.5)
 trained.group_size = None  # one batch
-encoder = [weight for weight in trained.student.parameters() if weight.requires_grad]
 loss = trained(batch, **targets._asdict()).loss
-of_library = torch.autograd.grad(loss, encoder, materialize_grads=True)
-by_library = torch.cat([gradient.flatten() for gradient in of_library])
+parts = torch.autograd.grad(loss, encoder, materialize_grads=True)
+by_library = torch.cat([part.flatten() for part in parts])
 assert (by_hand - by_library).norm() < 1e-3 * by_library.norm()
 
-# %%
-from docemb_lib.settings.labels import typeset
-
-shares = torch.linspace(0.001, 0.999, 101)  # with one loss, neither end has a gradient
-_, ax = plt.subplots()
-colours = figures.series_colors(norms["objective"])
-for row in norms.itertuples():
-    structural = shares * row.structural
-    of_structural = structural / (structural + (1 - shares) * row.contextual)
-    style = "-" if row.at == "embeddings" else "--"
-    look = {"color": colours[row.objective], "linestyle": style}
-    ax.plot(shares, of_structural, **look, label=f"{typeset(row.objective)}, {row.at}")
-ax.plot([0, 1], [0, 1], color=figures.GREY, linestyle=":", label="equal gradients")
-ax.set(xlabel="λ (weight of the structural loss)", ylabel="its share of the gradient")
-ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-run.save_figure(ax, "gradients", norms)
-for row in norms[norms["at"] == "encoder"].itertuples():
-    share = row.structural / (row.structural + row.contextual)
-    print(f"{row.objective}: {share:.0%} of the encoder's gradient is of L_S at λ = .5")
+after = beside(by_role.get("structural", by_hand), by_role.get("contextual", by_hand))
+share, cosine = after["share of L_S"], after["cosine"]
+print(f"This run, trained: {share:.0%} of the gradient is of L_S, the cosine is {cosine:+.2f}.")
 
 # %% [markdown]
-# Above the dotted line the structural loss has the larger gradient, below it the contextual loss: λ = .5 balances them
-# only on the line. In the embedded default the cosine loss has most of the gradient, and max-margin MSE the smaller
-# part, although the thesis says that max-margin presses harder (4.5.2).
+# At a minimum of the weighted sum the two gradients would be opposite (-1).
+#
+# ## A factor of the whole loss
+#
+# At λ = .5 the loss is half of the plain sum, and the thesis explains the difference of their students by halved
+# gradients (4.5.3). AdamW divides a gradient by its own size, so a factor of the whole loss cancels, unless gradients
+# are clipped in between. A regression that is not yet solved shows it:
+
+# %%
+def weights_after(factor, optimizer, max_norm=float("inf"), updates=50):
+    """The weights of a regression after updates by `factor` times its loss."""
+    random = torch.Generator().manual_seed(0)
+    w = torch.zeros(8, requires_grad=True)
+    of_w = optimizer([w], lr=0.01)
+    for _ in range(updates):
+        X = torch.randn(6, 8, generator=random)
+        of_w.zero_grad()
+        (factor * (X @ w - X.sum(dim=1)).square().mean()).backward()
+        torch.nn.utils.clip_grad_norm_([w], max_norm)
+        of_w.step()
+    return w.detach()
+
+# %%
+optimizers = {
+    "SGD": (torch.optim.SGD,),
+    "AdamW": (torch.optim.AdamW,),
+    "AdamW, clipped": (torch.optim.AdamW, 3.0),
+}
+for name, settings in optimizers.items():
+    whole, half = weights_after(1, *settings), weights_after(0.5, *settings)
+    change = (whole - half).norm() / whole.norm()
+    print(f"{name}: half of the loss changes the weights by {change:.1e}")
+
+clipped = (train_history["grad_norm"] > run.training.max_grad_norm).mean()
+print(f"In the training of this run {clipped:.0%} of the updates were clipped.")
+in_thesis = {number: thesis.in_figure(run, f"figure 4.{number}") for number in (10, 11)}
+for number, of_figure in in_thesis.items():
+    values = of_figure.published["value"]
+    difference = values["None;λ=0.5"] - values["no-weighting"]
+    print(f"In the thesis' Figure 4.{number} λ = .5 is {difference:+.4f} beside the plain sum.")
+
+# %% [markdown]
+# SGD sees the factor, AdamW does not, and clipped updates see a little of it. So λ = .5 without a mask and the plain sum
+# are one student but for seeds and clipped updates, and their differences in the thesis have both signs, as those of two
+# seeds have. From here on the plain sum stands for λ = .5.
 #
 # ## A sweep over λ
 #
-# Table 4.9 of the thesis, beside cosine (Figure 4.10) and beside max-margin (Figure 4.11):
+# The students that differ from this one in λ and mask alone. λ = 1 is the student of SBERT alone (`03_structural`),
+# λ = 0 that of the contextual teacher alone through the same projections (`04_projections`).
 
 # %%
-figures.table(thesis.table("4.9"))
+from docemb_lib.evaluation.scoreboard import listed, main_rows, over_tasks, with_interval
+from docemb_lib.evaluation.uncertainty import score_intervals
 
-# %% [markdown]
-# The next cell makes the other runs of 05 in the plan of this profile, unless they are recorded. Any list can take
-# their place, as in `[{"lam": 0.1}, {"lam": 0.9}]`. Without a mask λ = .5 is half the plain sum, and AdamW, which
-# divides by the size of gradients, hardly sees a factor of the whole loss: in the embedded default both end alike
-# beside max-margin (.748).
-
-# %%
-from docemb_lib import sweep
-from docemb_lib.runs.plan import planned_beside
-
-others = planned_beside(run)
-swept = sweep(run.notebook, others, profile=profile) if others else pd.DataFrame()
-columns = ["label", "contextual_teacher", "documents", "seconds", "validation"]
-figures.table(swept.reindex(columns=columns))
-
-# %% [markdown]
-# ## All runs so far
-#
-# Scores on the validation splits of the sweep tasks, as in Figures 4.10 and 4.11 of the thesis, whose means are hollow
-# diamonds (`01_corpus` explains normalised scores and intervals).
-
-# %%
 scores = run.scores()
-names = figures.short_names(run)
-for name, runs in thesis.runs_by_figure(run, scores).items():
-    figure = figures.plot_runs(figures.named(runs, names), by="λ" + name.removeprefix("runs"))
-    run.save_figure(figure, name.replace(", figure ", "-"), runs)
+students = views.by_weighting(run)
+of_students = run.scorer.recorded([each.model for each in students.values()])
+points = main_rows(score_intervals(of_students))
+masks = [students[name].max_structural_len for name in points["model"]]
+points = points.assign(
+    lam=[students[name].lam for name in points["model"]],
+    mask=["no mask" if mask is None else f"mask at {mask} tokens" for mask in masks],
+)
+tasks = points["task"].unique()
+figure, axes = plt.subplots(1, len(tasks), figsize=(figures.WIDTH, 2.4), squeeze=False)
+for ax, task in zip(axes.flat, tasks, strict=True):
+    of_task = points[points["task"] == task].sort_values("lam")
+    for number, (mask, line) in enumerate(of_task.groupby("mask", sort=False)):
+        reach = [line["value"] - line["low"], line["high"] - line["value"]]
+        places = line["lam"] + 0.03 * number  # equal scores are seen
+        color = figures.SERIES[number % len(figures.SERIES)]
+        ax.errorbar(places, line["value"], yerr=reach, fmt="o-", color=color, label=mask)
+    floor = of_task.loc[of_task["lam"] > 0, "low"].min() - 0.02
+    below = of_task[of_task["value"] < floor]
+    outside = [f"at {lam:g}: {value:.2f}" for lam, value in below[["lam", "value"]].to_numpy()]
+    ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=of_task["metric"].iloc[0])
+    ax.set(ylim=(floor, None), xlim=(-0.1, 1.1))
+handles, labels = axes.flat[0].get_legend_handles_labels()
+figure.legend(handles, labels, loc="outside upper left", ncols=4)
+run.save_figure(figure, "lambda", points)
 
 # %% [markdown]
-# The runs that differ from this one in λ and mask alone; λ = 1 is the structural-only student of `03_structural`. Two
-# points, as in the embedded default, are no curve: `[{"lam": 0.2}, {"lam": 0.8}]` in the sweep above adds others.
+# Each point is one training, with the 95% interval over examples; a score below the axes is written under them. The
+# explorer compares two students on the same examples.
 
 # %%
-points = widgets.weighting_points(run)
-shown = points[points["task"] == points["task"].iloc[-1]]  # the mean, if there are several
-masks = shown["max_structural_len"].map("mask {:.0f}".format).replace("mask nan", "no mask")
-_, ax = plt.subplots()
-for (mask, line), color in zip(shown.groupby(masks), figures.SERIES, strict=False):
-    line = line.sort_values("lam")
-    reach = [line["value"] - line["low"], line["high"] - line["value"]]
-    ax.errorbar(line["lam"], line["value"], yerr=reach, fmt="o-", color=color, label=mask)
-    for value in line.loc[line["lam"].isna(), "value"]:
-        ax.axhline(value, color=color, linestyle=":", label=f"plain sum, {mask}")
-ax.set(xlabel="λ (weight of the structural loss)", ylabel=shown["task"].iloc[0])
-ax.legend(**figures.BESIDE)
-run.save_figure(ax, "lambda", points)
-
-# %%
-widgets.weighting_explorer(run, points)
+widgets.weighting_explorer(of_students)
 
 # %% [markdown]
-# ## What each teacher prevents
+# ## Does the student read the end?
 #
 # Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
 # without the structural loss all embeddings become alike. `ending` is how far another last fifth moves a document,
-# divided by how far another first fifth does (`02_paragraph_vector` defines it), with its 95% interval; `spread` is the
-# mean cosine distance of two documents. The students are those of equally many documents, with that of the structural
-# loss alone (`03_structural`), and those of the contextual loss alone (`04_projections`) from any number of documents.
-#
-# In the embedded default **a student of SBERT alone, which reads 256 tokens, stops reading the end of a document**:
-# `ending` is 1.75 before training and .01 after it. Paragraph Vector keeps a little (.09, plain sum); the mask keeps
-# more (1.42), and costs related pages ([the same on more pages](../outputs/published/reading.md)).
+# divided by how far another first fifth does (`02_paragraph_vector` defines it), with its 95% interval: 0 is a model
+# that does not read the end, 1 one that reads it like the beginning. `spread` is the mean cosine distance of two
+# documents.
 
 # %%
-reading = views.hypotheses_of_students(run, scores)
-reading.round(3)
+from itertools import pairwise
 
-# %%
-from textwrap import fill
+from docemb_lib.evaluation.probes import spread
+from docemb_lib.runs.kinds import Kind
+from docemb_lib.runs.models import CONTEXTUAL_KINDS, on_task_models, sbert_models, student_model
 
-_, ax = plt.subplots()
-shown = figures.named(reading.reset_index(names="model"), names)
-for row, color in zip(shown.itertuples(), figures.series_colors(shown["model"]).values(), strict=True):
-    ax.plot([row.low, row.high], [row.mean] * 2, color=color)
-    ax.plot(row.ending, row.mean, "o", color=color, label=fill(row.model, 34))
-ax.legend(**figures.BESIDE)
-ax.set(xlabel="how much the ending counts beside the beginning", ylabel="mean validation score")
-run.save_figure(ax, "endings", reading.reset_index(names="model"))
+sbert = sbert_models(run.teachers)
+lead = next(each for each in on_task_models(sbert, None) if each.kind == Kind.SBERT_LEAD)
+known = [*run.references, sbert.chunks, lead]
+names = figures.short_names(run, known)
+readers = [student_model(name, each.folder) for name, each in students.items() if each.folder]
+for model in known:
+    if model.kind not in CONTEXTUAL_KINDS or model.kind == both["contextual_teacher"]:
+        readers.append(model.called(names[model.label]))
+
+reading = views.endings(readers, views.documents_to_read(run))
+of_readers = run.scorer.by_round(readers)[run.scorer.largest_round]
+intervals = main_rows(score_intervals(of_readers))
+reading["mean"] = intervals.groupby("model")["value"].last()
+reading["spread"] = [spread(views.validation_embeddings(run.corpus, model)) for model in readers]
+spreads = reading["spread"].sort_values()
+alike = [f"{name} {value:.3f}" for name, value in spreads.items()]
+print(LINES.fill(f"Spread, from the most alike on: {'; '.join(alike)}."))
+
+# %% tags=["picture"]
+kinds = {model.label: model.kind for model in readers}
+_, ax = plt.subplots(figsize=(figures.WIDTH, 3.1))
+floor = reading["mean"][names[run.untrained.label]] - 0.03
+along = [name for name, each in students.items() if each.max_structural_len is None]
+along = reading.loc[reading.index.isin(along) & (reading["mean"] > floor)].sort_values("ending")
+ax.plot(along["ending"], along["mean"], color=figures.PALETTE["student"], linewidth=0.7)
+for row in reading.itertuples():
+    color = figures.colour_of(kinds[row.Index])
+    height = max(row.mean, floor)
+    label = row.Index if height == row.mean else f"{row.Index}: {row.mean:.2f} ↓"
+    place = -13 if kinds[row.Index] in ("student", "untrained") and height > floor else 6
+    ax.plot([row.low, row.high], [height] * 2, color=color, alpha=0.4)
+    ax.plot(row.ending, height, "o", color=color)
+    look = {"textcoords": "offset points", "ha": "center", "color": color}
+    at_point = (row.ending, height)
+    ax.annotate(label, at_point, (0, place), **look)
+ax.axvline(1, color=figures.GREY, linestyle=":")
+ax.set_xscale("symlog", linthresh=0.02)
+ax.set_xticks([0, 0.01, 0.1, 1], ["0", ".01", ".1", "1"])
+ax.minorticks_off()
+ax.set(xlim=(-0.005, 6), xlabel="how much the end counts beside the beginning", ylabel="mean score")
+run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 
 # %% [markdown]
-# At the left stand the models that have stopped reading the end; lines are 95% intervals of the ending. A good score may
-# stand anywhere: reading to the end is not quality by itself.
+# At the left stand the models that do not read the end; on the dotted line it counts as much as the beginning, and right
+# of it more. Bars are 95% intervals of the ending. The thin line joins the students of the sweep over λ, from SBERT alone
+# at its left end on.
 
 # %%
-section = """**The training, or the luck of one?** This run minus the student of the structural loss
-alone, over all recorded seeds of both (`docemb sweep 05 --grid weighting-teachers -p seed=1`):
-intervals and p-values beyond these seeds and these examples, which three seeds or more make
-trustworthy."""
-figures.table(thesis.over_recorded_seeds(run).set_index("task"), section=section, digits=4)
+at = {}
+for name, each in students.items():
+    at[each.lam, each.max_structural_len is None] = name
+alone, plain, masked = (at.get(place) for place in ((1, True), (0.5, True), (0.5, False)))
+
+chain = [names[run.untrained.label], alone, plain, masked]
+chain = [reading.loc[name] for name in chain if name in reading.index]
+counts = [f"{row.name} {with_interval(row['ending'], row['low'], row['high'])}" for row in chain]
+steps = []
+for before, after in pairwise(chain):
+    word = "more" if after["low"] > before["high"] else "neither more nor less"
+    word = "less" if after["high"] < before["low"] else word
+    steps.append(f"{word} for {after.name} than for {before.name}")
+does_it_count = f"by these intervals it counts {listed(steps)}" if steps else "alone here"
+print(LINES.fill(f"The end of a document: {does_it_count}."))
 
 # %%
-cosine, margin, four = (thesis.in_figure(run, f"figure 4.{number}") for number in (10, 11, 12))
-baselines = ["Longformer", "SBERT", "PV;2048d"]
+cosine, margin = in_thesis.values()
 lams = (0.2, 0.5, 0.8, 0.95)
-masked, unmasked = ([f"{mask};λ={lam}" for lam in lams] for mask in (384, None))
-best_of_cosine = ["masked-cosine;λ=0.5", "cosine;no-weighting"]
-alone = "only-structural;mm-MSE"
-every = [*masked, *unmasked, "no-weighting"]
+with_mask, without_mask = ([f"{mask};λ={lam}" for lam in lams] for mask in (384, None))
+with_half = "384;λ=0.5"
+weighted = [with_half, "None;λ=0.2", "None;λ=0.8", "no-weighting"]
+teachers = ["Longformer", "SBERT", "PV;2048d"]
+unweighted = "only-structural;mm-MSE"
 claims = [
-    thesis.better(cosine, "Beside cosine every weighting is better than a teacher.", every, baselines),
-    thesis.better(
-        cosine, "The mask helps cosine at λ .5.", ["384;λ=0.5"], ["None;λ=0.5"]
-    ),
-    *(
-        thesis.better(margin, f"The mask hurts max-margin at λ {lam}.", [f"None;λ={lam}"], [f"384;λ={lam}"])
-        for lam in lams
-    ),
-    thesis.better(margin, "With the mask, the larger λ, the worse.", *([name] for name in masked)),
-    thesis.better(margin, "λ .5 is better than the plain sum.", ["None;λ=0.5"], ["no-weighting"]),
-    thesis.better(
-        margin, "Any weighting of max-margin is worse than none.", [alone], thesis.others(margin, alone)
-    ),
-    thesis.better(
-        four, "Max-margin's best are ahead of cosine's.", [alone, "mm-MSE;λ=0.5"], best_of_cosine
-    ),
+    thesis.better(cosine, "Beside cosine weighted students beat teachers.", weighted, teachers),
+    thesis.better(cosine, "The mask at λ .5 beats the plain sum.", [with_half], ["no-weighting"]),
+    thesis.better(margin, "The mask hurts max-margin at any λ.", without_mask, with_mask),
+    thesis.better(margin, "Max-margin alone beats λ .5.", [unweighted], ["None;λ=0.5"]),
 ]
 figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
+
+# %% [markdown]
+# The students of Figures 4.10 (beside cosine) and 4.11 (beside max-margin) that are recorded here: means in the thesis, on
+# its own tasks and normalised by the best model, and mean validation scores here. A mask is at 384 tokens there.
+
+# %%
+rows = []
+for number, of_figure in in_thesis.items():
+    for name, row in of_figure.published.iterrows():
+        if row["kind"] != "baseline" and name in of_figure.scores:
+            here = over_tasks(score_intervals({name: of_figure.scores[name]}))["value"].item()
+            rows.append((f"4.{number}", name, row["value"], here))
+recorded_here = pd.DataFrame(rows, columns=["figure", "model", "thesis", "here"])
+figures.table(recorded_here.set_index(["figure", "model"]))
+
+# %% [markdown]
+# ## Shortcuts
+#
+# `ending` is a ratio. A model that is moved little by any passage can have a large one, as a student of Paragraph Vector
+# alone, whose embeddings are alike; so read it beside `mean` and `spread`. And reading the end is not understanding it:
+# pages of one package may repeat its names to the end, which helps on `package` without any topic.
+#
+# ## What was found
+
+# %% tags=["found"]
+read = f"How much the end of a document counts beside its beginning: {listed(counts)}"
+print(LINES.fill(f"{read}; {does_it_count}."))
+
+unmasked = {n: s for n, s in of_students.items() if students[n].max_structural_len is None}
+if alone in unmasked and plain in unmasked:
+    means = over_tasks(score_intervals(unmasked)).set_index("model")["value"]
+    best = means.idxmax()
+    lams = sorted(students[name].lam for name in unmasked)
+    tried = listed([f"{lam:g}" for lam in lams])
+    other = plain if best == alone else best
+    said = views.compared(of_students, other, alone)
+    said = f"Of λ = {tried}, {students[best].lam:g} has the best mean; {said}"
+    print(LINES.fill(said.replace(" 0.", " .")))
+if plain and masked:
+    print(LINES.fill(f"As to the mask, {views.compared(of_students, masked, plain)}"))
 
 # %% [markdown]
 # ## Conclusion
@@ -434,14 +513,37 @@ print(thesis.conclusion(run))
 
 # %%
 tables = run.evaluation.tables
-run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=tables)
+recorded = run.finish(
+    run.metrics(scores), scores=scores, student=run.link_student(), tables=tables
+)
+print(f"{len(recorded)} numbers of this run are recorded.")
 
 # %% [markdown]
+# ## Try it
+#
+# Change a value in the first cell and execute all cells; a run takes two minutes or so.
+#
+# - `lam = 0.1`: does the end count more than at λ .2, and what does `see-also-retrieval` lose?
+# - `max_structural_len = 512`, `lam = 0.5`: the mask hides fewer documents. Does the student still read the end?
+# - `lam_by_length = "linear:256:1024"`: λ falls with the length. Does it keep both the end and the scores?
+#
+# More points of λ at once, which the figures above show when this notebook is executed again:
+#
+# ```python
+# from docemb_lib import sweep
+#
+# sweep("05_weighting", [{"lam": 0.1}, {"lam": 0.9}], profile="tiny")
+# ```
+#
+# With other seeds (`docemb sweep 05 --grid weighting-teachers -p seed=1`), `thesis.over_recorded_seeds(run)` tests this
+# student beside that of the structural loss alone over seeds and examples.
+#
 # ## References
 #
 # - D. Burian: *Document embedding using Transformers*. Master thesis, Institute of Formal and Applied Linguistics,
-#   Charles University, Prague 2023 (Listing 4.1, Table 4.9, Figures 4.10 to 4.12).
+#   Charles University, Prague 2023 (Listing 4.1, Table 4.9, Figures 4.10 and 4.11).
 # - Chen, Badrinarayanan, Lee and Rabinovich (2018): *GradNorm: Gradient Normalization for Adaptive Loss Balancing in Deep
 #   Multitask Networks*, which balances losses by the norms of their gradients.
+# - Yu et al. (2020): *Gradient Surgery for Multi-Task Learning*, which measures conflicts by the cosine between gradients.
 #
 # Tables, figures and executed copies are in `outputs/runs/05_weighting/`.

@@ -165,14 +165,6 @@ def distinct_labels(runs: Iterable[tuple[str, Run]], **size: object) -> list[str
     return labels
 
 
-def is_sibling(run: Run, key: Run) -> bool:
-    """Whether this run has teachers of both roles and the other differs in λ and mask at most."""
-    if len(run.roles) < 2 or not run.trains:
-        return False
-    along = ("lam", "max_structural_len")
-    return key.same_but(*along) == run.same_but(*along)
-
-
 def structural_only(run: Run, keys: Collection[Run]) -> list[Record]:
     """Recorded runs of the structural notebook with the structural loss of one of `keys`.
 

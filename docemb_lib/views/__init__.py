@@ -1,6 +1,6 @@
 """Data for the figures and tables of the notebooks, from a run, its stages and recorded runs."""
 
-from docemb_lib.views.compared import compared, recorded
+from docemb_lib.views.compared import Weighted, by_weighting, compared, recorded
 from docemb_lib.views.corpus import (
     corpus_statistics,
     described_tasks,
@@ -9,19 +9,12 @@ from docemb_lib.views.corpus import (
     structural_limit,
     tasks_beside_thesis,
 )
-from docemb_lib.views.losses import (
-    ThreeDocuments,
-    contextual_losses,
-    objectives_of,
-    three_documents,
-    weights_by_length,
-)
+from docemb_lib.views.losses import contextual_losses
 from docemb_lib.views.students import (
     counted_endings,
     documents_to_read,
     embeddings_before,
     endings,
-    hypotheses_of_students,
     kept_of_teachers,
     probes_of_teachers,
     readings,
@@ -31,7 +24,8 @@ from docemb_lib.views.students import (
 )
 
 __all__ = [
-    "ThreeDocuments",
+    "Weighted",
+    "by_weighting",
     "compared",
     "contextual_losses",
     "corpus_statistics",
@@ -41,9 +35,7 @@ __all__ = [
     "embeddings_before",
     "endings",
     "held_out_lengths",
-    "hypotheses_of_students",
     "kept_of_teachers",
-    "objectives_of",
     "probes_of_teachers",
     "readings",
     "recorded",
@@ -52,7 +44,5 @@ __all__ = [
     "students_of_runs",
     "tasks_beside_thesis",
     "taught",
-    "three_documents",
     "validation_embeddings",
-    "weights_by_length",
 ]

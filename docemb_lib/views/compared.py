@@ -1,13 +1,17 @@
 """What a chapter has found: paired tests between recorded models, by their short names."""
 
+from pathlib import Path
+from typing import NamedTuple
+
 from docemb_lib.evaluation.scoreboard import listed, over_tasks, told, with_interval
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.figures import short_names
-from docemb_lib.runs.models import models_of_table
+from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import student_name, typeset
 from docemb_lib.settings.notebooks import CHAPTER_4
+from docemb_lib.settings.parameters import Parameters
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
 
@@ -42,6 +46,67 @@ def recorded(run: Run, final: Final | None = None) -> Scores:
                 fingerprints.add(student.fingerprint)
     scores = run.scorer.recorded(models.values())
     return {name: scores[model.label] for name, model in models.items() if model.label in scores}
+
+
+class Weighted(NamedTuple):
+    """A student, and how the losses of its two teachers were weighted."""
+
+    lam: float  # of the structural loss
+    max_structural_len: int | None
+    model: Model  # for its scores
+    folder: Path | None  # of the student; None: it is gone
+
+
+def by_weighting(run: Run) -> dict[str, Weighted]:
+    """This run's student and recorded ones that differ from it in λ and mask alone, by short name.
+
+    The plain sum has λ .5. A student of one of the two teachers alone has λ 1 or 0. This run comes
+    first, the others follow by λ, those without a mask before those with one.
+    """
+    of_run = run.profile.parameters
+    name = _weighted_name(of_run)
+    students = [_weighted(of_run, run.model.called(name), run.student)]
+    fingerprints = {run.model.fingerprint}
+    for notebook in CHAPTER_4:
+        for record in run.comparable(notebook.name):
+            key = run.of_record(record)
+            p = key.profile.parameters
+            student = recorded_model(record, record.label, _weighted_name(p))
+            if student is None or not _differs_in_weights(key, run):
+                continue
+            if student.fingerprint not in fingerprints:  # two notebooks may share a student
+                fingerprints.add(student.fingerprint)
+                if any(student.label == each.model.label for each in students):
+                    student = student.called(typeset(record.label))
+                students.append(_weighted(p, student, record.student_folder))
+    own, *others = students
+    others.sort(key=lambda each: (each.lam, each.max_structural_len or 0))
+    return {each.model.label: each for each in [own, *others]}
+
+
+def _weighted_name(p: Parameters) -> str:
+    name = student_name(p)
+    if len(p.roles) < 2 or p.lam in (None, 0.5):
+        return name
+    return typeset(f"{name};λ={p.lam}")
+
+
+def _weighted(p: Parameters, model: Model, folder: Path | None) -> Weighted:
+    lam = 0.5 if p.lam is None else p.lam
+    if len(p.roles) < 2:
+        lam = 1.0 if "structural" in p.roles else 0.0
+    return Weighted(lam, p.max_structural_len, model, folder)
+
+
+def _differs_in_weights(key: Run, run: Run) -> bool:
+    """Whether a recorded student differs from that of a run in λ and mask alone.
+
+    Teachers that the recorded student lacks do not count.
+    """
+    settings = dict(key.counting)
+    for name in ("lam", "max_structural_len"):
+        settings.pop(name, None)
+    return key.trains and settings.items() <= run.counting.items()
 
 
 def compared(scores: Scores, first: str, second: str) -> str:

@@ -13,21 +13,15 @@ from docemb_lib.evaluation.probes import (
     ending,
     exchange_passages,
 )
-from docemb_lib.evaluation.scoreboard import listed, mean_over_tasks, with_interval
-from docemb_lib.runs.embeddings import Embedder
+from docemb_lib.evaluation.scoreboard import listed, with_interval
 from docemb_lib.runs.models import Model, student_model, teacher_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.settings.notebooks import PROJECTIONS
 from docemb_lib.thesis.comparison import LINES, structural_only
 from docemb_lib.views.corpus import SHOWN, structural_limit
 
-ALIKE = (
-    "contextual_teacher",
-    "seed",
-)  # what students of the contextual loss alone share with a run
 BEFORE = 300  # training documents in `embeddings_before`
 CONTROL = "structural loss alone"
 PROBED = 1000  # documents of tasks that a probe is fitted on
@@ -79,34 +73,6 @@ def validation_embeddings(corpus: Corpus, model: Model) -> np.ndarray:
     Each is computed once.
     """
     return model.embed(corpus.split("validation")["text"][:SHOWN])
-
-
-def hypotheses_of_students(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
-    """Two hypotheses of drafts of the thesis, in numbers, a row for each model.
-
-    Without the contextual loss a student forgets the endings of documents: see `endings`. Without
-    the structural loss embeddings become alike: `spread` is that of the first `SHOWN` validation
-    documents. `mean` is the mean validation score. The students are those of `students_of_runs`,
-    that of the same structural loss alone, and those of the same contextual teacher alone from any
-    number of documents; beside them stand the references that read texts.
-
-    scores: tidy, of the run and its references.
-    """
-    recorded = {record.label: record for record in _alike(run)}
-    recorded |= {f"only-structural;{each.label}": each for each in structural_only(run, [run])}
-    for record in run.comparable(PROJECTIONS.name):
-        key = run.of_record(record)
-        if key.roles == {"contextual"} and key.only(*ALIKE) == run.only(*ALIKE):
-            recorded[f"{record.label};{key.counting['documents']} docs"] = record
-    models = [model for model in run.models() if isinstance(model.embedder, Embedder)]
-    means = mean_over_tasks(scores).to_dict()
-    for label, record in recorded.items():
-        if record.student_folder is not None:
-            models.append(student_model(label, record.student_folder))
-            means[label] = record.metrics["mean"]
-    spreads = [probes.spread(validation_embeddings(run.corpus, model)) for model in models]
-    rows = endings(models, documents_to_read(run))
-    return rows.assign(spread=spreads, mean=rows.index.map(means))
 
 
 def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from docemb_lib.widgets.spaces import (
     projection_explorer,
     spaces_of_run,
 )
-from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
+from docemb_lib.widgets.weighting import weighting_explorer
 
 __all__ = [
     "Neighbourhoods",
@@ -29,5 +29,4 @@ __all__ = [
     "projection_explorer",
     "spaces_of_run",
     "weighting_explorer",
-    "weighting_points",
 ]

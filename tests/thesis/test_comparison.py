@@ -24,7 +24,6 @@ from docemb_lib.thesis.comparison import (
     MEAN,
     NORMALISED,
     beside_thesis,
-    is_sibling,
     short_labels,
 )
 
@@ -103,26 +102,6 @@ def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
         run.label,
         *(others[0].label + text for text in named),
     }
-
-
-@pytest.mark.parametrize(
-    ("parameters", "other", "siblings"),
-    [
-        ({}, {"lam": 0.5, "max_structural_len": None}, 2),
-        ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
-        ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),
-    ],
-)
-def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(
-    a_run, with_scores, parameters, other, siblings
-):
-    label = with_scores(**other).label
-    run = a_run(**parameters)
-    keys = {run.label: run, **{record.label: run.of_record(record) for record in run.comparable()}}
-    assert {name for name, key in keys.items() if is_sibling(run, key)} == {
-        *[run.label, label][:siblings]
-    }
-    assert label in table_of(run).index
 
 
 def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_run, with_scores):

@@ -1,6 +1,8 @@
 """What notebooks conclude, on invented answers to a hundred examples of each of two tasks."""
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,6 +102,29 @@ def test_recorded_models_have_short_names_and_are_compared_by_paired_tests(last_
     assert "better on package (+.200, p < .001); worse on halves (-.200, p < .001)" in said
     missing = "Not compared, because it is not recorded: S (mse)."
     assert views.compared(scores, "S (mse)", "start") == missing
+
+
+def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run, monkeypatch):
+    alone = {"notebook": "04_projections", "structural_loss": None, "contextual_teacher": "PV"}
+    for width in ("16(ReLU)x16", "16"):
+        monkeypatch.setitem(RIGHT, f"only-contextual;PV;S:{width};C:16", (50, 40))
+    monkeypatch.setitem(RIGHT, "cosine;64;λ=0.5", (70, 60))
+    masked = {**HALF, "max_structural_len": 64}
+    linear = {**alone, "student_projection": "16"}
+    others = [alone, linear, {**COSINE, "documents": 30}, MARGIN, COSINE, masked, FIFTH]
+    run = last_run(*others, HALF)
+    run.students = SimpleNamespace(trained=Path("student"))
+    students = views.by_weighting(run)
+    assert {name: each[:2] for name, each in students.items()} == {
+        "S+PV": (0.5, None),
+        "PV alone": (0, None),
+        "S+PV, λ .2": (0.2, None),
+        "S+PV masked": (0.5, 64),
+        "S (cosine)": (1, None),
+    }
+    assert next(iter(students)) == "S+PV"
+    assert students["S+PV, λ .2"].model.fingerprint == "cosine;None;λ=0.2"
+    assert students["PV alone"].model.fingerprint.endswith("S:16(ReLU)x16;C:16")
 
 
 def test_a_run_is_compared_with_its_start_on_each_task(concluded):

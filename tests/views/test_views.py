@@ -1,15 +1,12 @@
 """Data that notebooks show of a run: corpus, tasks, losses, students, probes."""
 
-import re
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from datasets import Dataset
-from training import distil
 
 from docemb_lib import views
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
@@ -19,9 +16,7 @@ from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.store import cached, relative
-from docemb_lib.runs.students import Students, make_objective
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import Decorrelation
 
 TEXTS = ["one two", "one two three", "a", "b c"]
 
@@ -150,120 +145,6 @@ def test_a_sentence_says_whether_training_lowered_the_validation_loss(
         f"0.5000 before training and {last:.4f} after it:\nby this loss training {said}"
         in views.taught(run)
     )
-
-
-@pytest.mark.parametrize(
-    ("parameters", "structural", "contextual"),
-    [  # of 9, 64, 65 and 99 tokens, mask 64
-        ({"lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
-        ({"lam": None}, [1, 1, 0, 0], [1, 1, 1, 1]),
-        ({"structural_loss": None, "lam": 0.3}, [0] * 4, [1] * 4),
-        ({"contextual_teacher": None, "lam": 0.3}, [1, 1, 0, 0], [0] * 4),
-    ],
-)
-def test_weights_by_length_are_those_of_lambda_and_mask(
-    make_run, parameters, structural, contextual
-):
-    run = make_run("05_weighting", documents=4, **parameters)
-    # Four of five are trained on.
-    run.teachers.structural_lengths = lambda split, rows: np.array([64, 99, 9, 65, 7])[:rows]
-    expected = np.transpose([[9, 64, 65, 99], structural, contextual])
-    np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "names"),
-    [
-        ({}, ["cosine, untrained", "max-margin;MSE;γ=1.0, untrained", "cosine, trained"]),
-        (
-            {"structural_loss": "mse"},
-            [
-                "MSE, untrained",
-                "cosine, untrained",
-                "max-margin;MSE;γ=1.0, untrained",
-                "MSE, trained",
-            ],
-        ),
-        (
-            {"structural_loss": None},
-            ["only-contextual, untrained", "only-contextual, trained"],
-        ),
-    ],
-)
-def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, parameters, names):
-    def objective(stage, *, trained=True):
-        parameters = stage.run.parameters
-        return trained or (parameters["structural_loss"], parameters["lam"])
-
-    monkeypatch.setattr(Students, "objective", objective)
-    objectives = views.objectives_of(make_run("05_weighting", lam=0.3, **parameters))
-    assert [*objectives] == names
-    first, *_, last = objectives.values()
-    assert first == (parameters.get("structural_loss", "cosine"), 0.3)
-    assert last is True
-
-
-OBJECTIVES: list[dict[str, object]] = [
-    {},
-    {"lam": 0.2, "max_structural_len": None},
-    {"lam": None},
-    {"lam_by_length": "linear:5:30"},
-    {"structural_loss": None},
-    {"contextual_teacher": None},
-    {"structural_loss": "mse", "lam": 0.8},
-    {"structural_loss": "max-margin"},
-    {"structural_loss": "contrastive"},
-    {"contextual_loss": "mse"},
-    {"contextual_loss": "cca"},
-    {"contextual_loss": "infonce"},
-    {"contextual_loss": "soft-cca:covariance"},
-    {"delta": "balance"},
-    {"delta": "balance", "sdl": "sum"},
-    {"delta": 0.9, "beta": 0.2},
-    {"sdl": "sum"},
-    {"student_projection": "1", "contextual_projection": "1"},
-]
-OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
-
-
-@pytest.mark.parametrize("parameters", OBJECTIVES, ids=str)
-def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys, parameters):
-    training = Profile.load("small").training.model_copy(
-        update={"sdl": Decorrelation(reduction=parameters.get("sdl", "mean"))}
-    )
-    given = {**OF_05, **{name: value for name, value in parameters.items() if name != "sdl"}}
-    run = make_run("05_weighting", {"training": training}, **given)
-    torch.manual_seed(0)
-    teacher = SimpleNamespace(dim=distil.WIDTHS["contextual"])
-    teachers = SimpleNamespace(of_student={"contextual": teacher})
-    objective = make_objective(distil.make_student(0.0), run, teachers).train()
-    train = distil.make_documents(30, 1)
-    validation = distil.make_documents(9, 2)
-    documents = {"train": train, "validation": validation}
-    batch, targets = train.pack([range(12)])
-    objective(batch, **targets._asdict())  # statistics of a training
-    run.students = SimpleNamespace(
-        objective=objective.eval,
-        training_documents=lambda student, split, rows: documents[split],
-    )
-    run.corpus = SimpleNamespace(split={"validation": range(9)}.__getitem__)
-    notebook = request.config.rootpath / "notebooks" / "05_weighting.py"
-    script = notebook.read_text(encoding="utf-8")
-    names = {"run": run, "views": views, "p": run.profile.parameters, "torch": torch, "pd": pd}
-    cells = script.split("# %%")
-    (cell,) = (cell for cell in cells if "views.three_documents(run)" in cell)
-    for definition in ("def document_weights(", "def decorrelation("):
-        for defining in cells:
-            if definition in defining:
-                exec(defining, names)
-    exec(cell, names)
-    printed = re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out)
-    by_hand, by_library = map(float, printed.groups())
-    assert by_hand == pytest.approx(by_library, rel=1e-4)
-    three = views.three_documents(run)
-    lengths = np.sort(validation.n_structural_tokens)
-    assert three.lengths.tolist() == [lengths[0], lengths[4], lengths[8]]
-    assert three.y.shape == three.t.shape == (3, 16)
 
 
 def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_names(make_run):
@@ -400,20 +281,6 @@ def test_read_are_documents_of_about_twice_what_the_teacher_reads(make_run, monk
     assert {*views.documents_to_read(run).documents} == {texts[1], texts[3]}
 
 
-def test_the_hypotheses_of_drafts_are_measured_on_each_student(
-    make_run, monkeypatch, of_beginnings, of_both
-):
-    run = make_run("05_weighting")
-    give_documents(run, list(map(nine_words, NAMES)))
-    monkeypatch.setattr(run, "models", lambda: [of_beginnings, of_both])
-    means = {"of beginnings": 0.3, "of both": 0.4}
-    scores = pd.DataFrame({"model": [*means], "value": [*means.values()]})
-    scores = scores.assign(task="package", metric="accuracy", seed=0)
-    measured = views.hypotheses_of_students(run, scores)[["ending", "spread", "mean"]]
-    expected = [[0, 1, 0.3], [1, 1, 0.4]]
-    np.testing.assert_allclose(measured.loc[[*means]].to_numpy(), expected, atol=1e-6)
-
-
 def test_readings_have_the_distances_by_position(of_beginnings):
     versions = Versions.of(list(map(nine_words, NAMES)), 3)
     frame = views.readings([of_beginnings], versions)
@@ -426,33 +293,6 @@ def test_the_sentence_on_endings_has_their_intervals(of_beginnings, of_both):
     said = views.counted_endings(views.endings([of_beginnings, of_both], versions), versions)
     of_both = "of beginnings .000 [.00, .00], of both 1.000 [1.00, 1.00]."
     assert " ".join(said.split()).endswith(f"exchanging the first (mean of 3): {of_both}")
-
-
-def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_loss_alone(
-    make_run, monkeypatch
-):
-    run = make_run("05_weighting", contextual_teacher="PV", documents=40)
-    give_documents(run, list(NAMES))
-    student = by_text("a model card", lambda text: [name in text for name in NAMES])
-    runs = {
-        "with DM": make_run("04_projections", structural_loss=None, contextual_teacher="DM"),
-        "with both": make_run("04_projections", contextual_teacher="PV"),
-        "alone": make_run(
-            "04_projections", structural_loss=None, contextual_teacher="PV", documents=30
-        ),
-    }
-    records = [
-        SimpleNamespace(label=label, student_folder="folder", metrics={"mean": 0.5})
-        for label in runs
-    ]
-    monkeypatch.setattr(run, "comparable", lambda notebook=None: records if notebook else [])
-    monkeypatch.setattr(run, "of_record", lambda record: runs[record.label])
-    monkeypatch.setattr(run, "models", list)
-    monkeypatch.setattr(views.students, "structural_only", lambda run, keys: [])
-    monkeypatch.setattr(views.students, "student_model", lambda label, _: student.called(label))
-    scores = pd.DataFrame(columns=["model", "task", "metric", "seed", "value"])
-    measured = views.hypotheses_of_students(run, scores)
-    assert measured["mean"].to_dict() == {"alone;30 docs": 0.5}
 
 
 NAMES = ("alpha", "beta", "gamma")
