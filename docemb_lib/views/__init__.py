@@ -1,6 +1,6 @@
 """Data for the figures and tables of the notebooks, from a run, its stages and recorded runs."""
 
-from docemb_lib.views.compared import compared, recorded
+from docemb_lib.views.compared import compared, held_out_embeddings, recorded
 from docemb_lib.views.corpus import (
     corpus_statistics,
     described_tasks,
@@ -11,7 +11,6 @@ from docemb_lib.views.corpus import (
 )
 from docemb_lib.views.losses import (
     ThreeDocuments,
-    contextual_losses,
     objectives_of,
     three_documents,
     weights_by_length,
@@ -22,8 +21,6 @@ from docemb_lib.views.students import (
     embeddings_before,
     endings,
     hypotheses_of_students,
-    kept_of_teachers,
-    probes_of_teachers,
     readings,
     students_of_runs,
     taught,
@@ -33,18 +30,16 @@ from docemb_lib.views.students import (
 __all__ = [
     "ThreeDocuments",
     "compared",
-    "contextual_losses",
     "corpus_statistics",
     "counted_endings",
     "described_tasks",
     "documents_to_read",
     "embeddings_before",
     "endings",
+    "held_out_embeddings",
     "held_out_lengths",
     "hypotheses_of_students",
-    "kept_of_teachers",
     "objectives_of",
-    "probes_of_teachers",
     "readings",
     "recorded",
     "seen_by_models",
