@@ -147,12 +147,10 @@ run.save_figure(ax, "cca-by-width", by_width.reset_index(names="width"))
 a = F.normalize((X - X.mean(0)) @ p, dim=0)
 b = F.normalize((Y - Y.mean(0)) @ q, dim=0)
 torch.testing.assert_close((a - b).square().sum(), (2 - 2 * correlations).sum())
-print(f"first pair ρ = {correlations[0]:.2f}, distance {(a - b)[:, 0].square().sum():.2f}")
-print(f"last pair ρ = {correlations[-1]:.2f}, distance {(a - b)[:, -1].square().sum():.2f}")
+print("The first pair of variates agrees most, and its distance is the smallest:")
+print("squared distances", (a - b).square().sum(dim=0).numpy().round(2))
 
 # %% [markdown]
-# The first pair of variates agrees, the last hardly does.
-#
 # **2. Networks in place of linear maps.** `768(ReLU)x1024` is a linear layer to 768 features, a ReLU and a linear layer
 # to 1,024 features; `-` is the identity.
 
@@ -288,9 +286,9 @@ print("six documents:", values.numpy().round(4))
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 first = train_history.head(20).mean()
 if "sdl" in first:
-    share = run.parameters["delta"] * first["sdl"] / first["contextual"]
-    print(f"by equal ranges: δ = {first['l2'] / first['sdl']:.2f}")
-    print(f"in this run: δ = {run.parameters['delta']}, SDL is {share:.0%} of the loss")
+    share = 1 - first["l2"] / first["contextual"]
+    equal_ranges = f"by equal ranges {first['l2'] / first['sdl']:.2f}"
+    print(f"δ: {equal_ranges}, in this run {run.parameters['delta']}: SDL is {share:.0%} of the loss")
 
 # %% [markdown]
 # The code's δ makes SoftCCA a squared distance with a small correction. Yet the rule is no cure: without a structural
@@ -332,17 +330,15 @@ def spread(z: Tensor) -> float:
     return (1 - (unit.sum(0).square().sum() - n) / (n * n - n)).item()
 
 
-def train_projection(f: nn.Module, loss, y: Tensor, c: Tensor, updates: int = 200) -> list[float]:
-    """Train f on embeddings y and c alone. Returns the spread of f(y) before each update."""
+def train_projection(f: nn.Module, loss, y: Tensor, c: Tensor, updates: int = 200):
+    """Train f on embeddings y and c alone. Yields f before each update."""
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(f.parameters(), lr=1e-3)
-    spreads = []
     for rows in torch.randint(len(y), (updates, 6)):
-        spreads.append(spread(f(y)))
+        yield f
         optimizer.zero_grad()
         loss(f(y[rows]), c[rows]).mean().backward()
         optimizer.step()
-    return spreads
 
 
 # %%
@@ -357,7 +353,7 @@ for teacher, ax in zip((features, standardised), axes, strict=True):
         name = getattr(loss, "__name__", "SoftCCA").replace("_", " ")
         torch.manual_seed(0)
         f = projection(f"64(ReLU)x{width}", y.shape[1])
-        lines[name] = train_projection(f, loss, y, teacher)
+        lines[name] = [spread(f(y)) for f in train_projection(f, loss, y, teacher)]
         correlations[name] = Decorrelation()(f(y).detach()).item()
     pd.DataFrame(lines).plot(ax=ax, logy=True, color=figures.SERIES, legend=ax is axes[1])
     share = teacher.mean(0).square().sum() / teacher.square().mean(0).sum()
@@ -413,7 +409,7 @@ width = C.shape[1]
 for spec in (f"{width}", f"64(ReLU)x{width}", f"384(ReLU)x2048(ReLU)x{width}"):
     torch.manual_seed(0)
     f = projection(spec, start.shape[1])
-    train_projection(f, squared_distance, start[::2], C[::2], updates=len(train_history))
+    list(train_projection(f, squared_distance, start[::2], C[::2], updates=len(train_history)))
     r2 = shares(f(start[1::2]).detach(), C[1::2]).mean()
     weights = sum(weight.numel() for weight in f.parameters())
     print(f"{spec}, {weights:,} weights: R² {r2:.2f}, the student unchanged")
@@ -532,19 +528,20 @@ run.save_figure(figure, "held", pd.concat(map(score_intervals, panels.values()))
 # Lines are 95% intervals, the dashed line is the student before training. A student has collapsed where it has less than a
 # twentieth of the spread before training. Left of the line, training has wiped out what the encoder knew of PV: compare
 # the structural losses alone with the students that learn from PV, too. The right panel says what that is worth on the
-# tasks: much of PV is no aim in itself. In the thesis:
+# tasks: much of PV is no aim in itself. PV beside cosine in the thesis, and the cosine in place of SoftCCA here:
 
 # %%
 of_thesis = thesis.in_figure(run, "figure 4.8")
 best = "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"
 claim = thesis.better(of_thesis, "Beside cosine PV helps.", [best], ["only-structural;cosine"])
 print("{claim} In the thesis: {thesis}; here: {here}".format(**claim))
+alone = f"{run.parameters['contextual_teacher']} alone"
+print(views.compared(scores, f"{alone} (cosine)", alone))
 
 # %% [markdown]
 # ## The spaces
 #
-# Some documents of training and validation in two spaces, each along its own first two principal axes: neighbourhoods can
-# be compared, positions cannot.
+# Documents in two spaces, each along its own first two axes: neighbourhoods can be compared, positions cannot.
 
 # %%
 widgets.projection_explorer(widgets.spaces_of_run(run))
@@ -572,7 +569,6 @@ has_structural = run.parameters["structural_loss"] is not None
 control = f"S ({run.parameters['structural_loss']})" if has_structural else "start"
 found = {"What the student holds of it": views.compared(held, own, control)}
 found["What that is worth"] = views.compared(scores, own, control)
-alone = f"{run.parameters['contextual_teacher']} alone"
 for other in [name for name in scores if name.startswith(f"{alone}, S:")][:1]:
     has_collapsed = f" Collapsed: {', '.join(collapsed)}." if collapsed else ""
     found["Without a structural loss"] = views.compared(scores, other, alone) + has_collapsed
