@@ -1,4 +1,4 @@
-"""Measurements without a task: planes of spaces, what a student keeps of a teacher, what it reads.
+"""Measurements without a task: planes of spaces, distances, what a model reads.
 
 For the last, a document is cut into K passages of equal length. Passage k is exchanged for that of
 another document: how far does the embedding move? A model that reads whole documents answers alike
@@ -10,7 +10,7 @@ D: width of an embedding; K: passages of a document; N: documents.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple, Self
 
@@ -19,9 +19,6 @@ import pandas as pd
 
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.uncertainty import TAILS, bootstrap_over_tasks, resampled_means
-
-ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
-ALL = "all"  # the bucket of all documents
 
 Distance = Literal["cosine", "mse"]
 
@@ -41,47 +38,6 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
     with np.errstate(invalid="ignore"):  # no variance at all
         points = pca.fit_transform(np.asarray(embeddings, dtype=np.float64))
     return Plane(points, float(pca.explained_variance_ratio_.sum()))
-
-
-def predict_by_ridge(student: np.ndarray, teacher: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-    """Predict teacher embeddings, (M, D), from a student's by a ridge regression with an intercept.
-
-    Leave-one-out chooses the penalty from ALPHAS. A factor scales all student dimensions to a mean
-    variance of 1, so that a penalty means the same for embeddings of any norm.
-
-    student: (N, S); teacher: (N, D), both to fit on; unseen: (M, S).
-    """
-    from sklearn.linear_model import RidgeCV
-
-    X = np.asarray(student, dtype=np.float64)
-    scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
-    ridge = RidgeCV(alphas=ALPHAS).fit(X / scale, np.asarray(teacher, dtype=np.float64))
-    return ridge.predict(unseen / scale)
-
-
-def probe(
-    train: tuple[np.ndarray, np.ndarray],
-    validation: tuple[np.ndarray, np.ndarray],
-    buckets: Mapping[str, np.ndarray],
-) -> pd.DataFrame:
-    """Measure how much of a teacher a linear map reads: columns bucket, documents, r2.
-
-    train, validation: student (N, S) and teacher (N, D) embeddings; buckets: masks (N,) over the
-    validation documents, to which ALL is added. r2: variance-weighted over the teacher's
-    dimensions, against the mean of the bucket.
-    """
-    from sklearn.metrics import r2_score
-
-    student, teacher = (np.asarray(side, dtype=np.float64) for side in validation)
-    predicted = predict_by_ridge(*train, student)
-    rows = []
-    for name, chosen in {ALL: np.ones(len(teacher), dtype=bool), **buckets}.items():
-        n = int(chosen.sum())
-        r2 = np.nan
-        if n > 1:
-            r2 = r2_score(teacher[chosen], predicted[chosen], multioutput="variance_weighted")
-        rows.append((name, n, r2))
-    return pd.DataFrame(rows, columns=["bucket", "documents", "r2"])
 
 
 def measure_distances(

@@ -1,6 +1,12 @@
 """Data for the figures and tables of the notebooks, from a run, its stages and recorded runs."""
 
-from docemb_lib.views.compared import Weighted, by_weighting, compared, recorded
+from docemb_lib.views.compared import (
+    Weighted,
+    by_weighting,
+    compared,
+    held_out_embeddings,
+    recorded,
+)
 from docemb_lib.views.corpus import (
     corpus_statistics,
     described_tasks,
@@ -9,14 +15,11 @@ from docemb_lib.views.corpus import (
     structural_limit,
     tasks_beside_thesis,
 )
-from docemb_lib.views.losses import contextual_losses
 from docemb_lib.views.students import (
     counted_endings,
     documents_to_read,
     embeddings_before,
     endings,
-    kept_of_teachers,
-    probes_of_teachers,
     readings,
     students_of_runs,
     taught,
@@ -27,16 +30,14 @@ __all__ = [
     "Weighted",
     "by_weighting",
     "compared",
-    "contextual_losses",
     "corpus_statistics",
     "counted_endings",
     "described_tasks",
     "documents_to_read",
     "embeddings_before",
     "endings",
+    "held_out_embeddings",
     "held_out_lengths",
-    "kept_of_teachers",
-    "probes_of_teachers",
     "readings",
     "recorded",
     "seen_by_models",

@@ -1,51 +1,91 @@
 """What a chapter has found: paired tests between recorded models, by their short names."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from docemb_lib.evaluation.scoreboard import listed, over_tasks, told, with_interval
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.figures import short_names
-from docemb_lib.runs.models import Model, models_of_table
+from docemb_lib.runs.models import Model, models_of_table, student_model, teacher_model
+from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.settings.notebooks import CHAPTER_4
+from docemb_lib.settings.notebooks import CHAPTER_4, Notebook
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
+
+PROJECTED = ("student_projection", "contextual_projection")
 
 
 def recorded(run: Run, final: Final | None = None) -> Scores:
     """The scores of the models that a run can be compared with, by short name.
 
     These are its own model, its references, and the students of recorded runs of chapter 4 from as
-    many documents and with the same seed. The name of a student that is taken already is replaced
-    by the label of its run.
+    many documents and with the same seed. A student whose name is taken has the label of its
+    run, or its projection added where that is another than in this run.
 
     final: the final evaluation; its students are those of other final evaluations.
     """
-    models = {}
     of_run = models_of_table((final or run.evaluation).models)
     names = short_names(run, of_run)
-    for model in of_run:
-        models[names[model.label]] = model
-    fingerprints = {model.fingerprint for model in of_run}
+    models = {names[model.label]: model for model in of_run}
+    notebooks = [run.registered] if final is not None else CHAPTER_4
+    for name, _, student in _recorded_students(run, notebooks, models):
+        models[name] = student
+    scores = run.scorer.recorded(models.values())
+    return {name: scores[model.label] for name, model in models.items() if model.label in scores}
+
+
+def held_out_embeddings(run: Run) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The embeddings of N documents of the sweep tasks, which no training has seen.
+
+    Returns those of the students among the models of `recorded`, (N, D) each, by the same names,
+    and those of the contextual teacher, (N, C), which is PV for a run without one.
+    """
+    own = [run.untrained, run.model]
+    names = short_names(run, own)
+    students = {names[model.label]: model for model in own}
+    for name, record, _ in _recorded_students(run, CHAPTER_4, students):
+        if record.student_folder is not None:
+            students[name] = student_model(name, record.student_folder)
+    contextual = run.teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
+    texts = run.scorer.texts()
+    embedded = {name: student.embed(texts) for name, student in students.items()}
+    return embedded, teacher_model(contextual, name="").embed(texts)
+
+
+def _recorded_students(
+    run: Run, notebooks: Iterable[Notebook], models: Mapping[str, Model]
+) -> Iterator[tuple[str, Record, Model]]:
+    """Names, records and models of recorded students that are none of the `models`, each once."""
+    names = {*models}
+    fingerprints = {model.fingerprint for model in models.values()}
     size = run.only("documents", "seed")
-    for notebook in [run.registered] if final is not None else CHAPTER_4:
-        for record in sorted(run.comparable(notebook.name), key=lambda record: record.label):
+    projections = run.only(*PROJECTED)
+
+    def rank(record: Record) -> tuple[bool, str]:
+        return run.of_record(record).only(*PROJECTED) != projections, record.label
+
+    for notebook in notebooks:
+        for record in sorted(run.comparable(notebook.name), key=rank):
             key = run.of_record(record)
             name = student_name(key.profile.parameters)
-            if name in models or not key.trains:
+            if name in names and key.only(*PROJECTED) != projections:
+                name = f"{name}, S:{key.profile.parameters.student_projection}"
+            if name in names or not key.trains:
                 name = typeset(record.label)
             student = recorded_model(record, record.label, name)
             if student is None or key.only("documents", "seed") != size:
                 continue
             if student.fingerprint not in fingerprints:  # two notebooks may share a student
-                models[name] = student
+                names.add(name)
                 fingerprints.add(student.fingerprint)
-    scores = run.scorer.recorded(models.values())
-    return {name: scores[model.label] for name, model in models.items() if model.label in scores}
+                yield name, record, student
 
 
 class Weighted(NamedTuple):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.probes import (
     Ending,
     Versions,
@@ -13,18 +12,16 @@ from docemb_lib.evaluation.probes import (
     ending,
     exchange_passages,
 )
-from docemb_lib.evaluation.scoreboard import listed, with_interval
-from docemb_lib.runs.models import Model, student_model, teacher_model
+from docemb_lib.evaluation.scoreboard import with_interval
+from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.thesis.comparison import LINES, structural_only
+from docemb_lib.thesis.comparison import LINES
 from docemb_lib.views.corpus import SHOWN, structural_limit
 
 BEFORE = 300  # training documents in `embeddings_before`
-CONTROL = "structural loss alone"
-PROBED = 1000  # documents of tasks that a probe is fitted on
 
 
 def taught(run: Run) -> str:
@@ -87,62 +84,6 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
     teacher = teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
     c = teachers.embeddings(teacher, "train", documents)[: len(texts)]
     return run.untrained.embed(texts), np.array(c, dtype=np.float32)
-
-
-def probes_of_teachers(run: Run) -> pd.DataFrame:
-    """How well a linear map predicts teacher embeddings from the student, untrained and trained.
-
-    Beside them stands the control, the recorded student of the structural loss alone: a loss may
-    keep of a teacher what the other one would lose. The map is fitted on at most `PROBED` documents
-    of the sweep tasks, whose scores need the same embeddings, and measured on the first `SHOWN`
-    validation documents, by whether they fit into the structural teacher's window. Columns: model,
-    kind, teacher, and those of `probe`.
-    """
-    corpus = run.corpus
-    teachers = run.teachers
-    texts = run.scorer.texts()[:PROBED]
-    validation = corpus.split("validation")
-    limit = teachers.structural.max_text_tokens
-    short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
-    buckets = {f"up to {limit} tokens": short, "longer": ~short}
-
-    frames = []
-    for model in (run.untrained, *_structural_alone(run), run.model):
-        student_train = model.embed(texts)
-        student_validation = validation_embeddings(corpus, model)
-        for name, teacher in teachers.of_student.items():
-            train = teacher_model(teacher, name=name).embed(texts)
-            held_out = np.asarray(
-                teachers.embeddings(teacher, "validation", len(validation))[:SHOWN]
-            )
-            frame = probes.probe((student_train, train), (student_validation, held_out), buckets)
-            frame.insert(0, "model", model.label)
-            frame.insert(1, "kind", model.kind.value)
-            frame.insert(2, "teacher", f"{name} teacher")
-            frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
-
-
-def _structural_alone(run: Run) -> list[Model]:
-    """The newest recorded student of the structural loss alone, if there is one."""
-    folders = [record.student_folder for record in structural_only(run, [run])]
-    return [student_model(CONTROL, folder) for folder in folders if folder is not None][:1]
-
-
-def kept_of_teachers(probes_of_students: pd.DataFrame) -> str:
-    """Say how much of each teacher a linear map reads from each student, as R² on all documents.
-
-    probes_of_students: see `probes_of_teachers`.
-    """
-    all_documents = probes_of_students[probes_of_students["bucket"] == probes.ALL]
-    sentences = []
-    for teacher, rows in all_documents.groupby("teacher", sort=False):
-        of_models = [
-            f"{r2:.2f} ({model})" for model, r2 in zip(rows["model"], rows["r2"], strict=True)
-        ]
-        what = f"A linear map predicts the {teacher} on held-out documents with R²"
-        sentences.append(LINES.fill(f"{what} {listed(of_models)}."))
-    return "\n".join(sentences)
 
 
 READ = 12  # documents whose passages are exchanged: a model embeds each six times

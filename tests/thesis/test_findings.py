@@ -28,12 +28,15 @@ RIGHT = {
     "cosine;None;λ=0.2": (78, 52),
     "max-margin;MSE;γ=1.0": (40, 30),
     "MSE": (80, 50),
+    "only-contextual;PV;S:16(ReLU)x16;C:16": (60, 30),
+    "only-contextual;PV;S:16;C:16": (80, 50),
     "TF-IDF": (90, 90),
     "DM": (70, 30),
 }
 COSINE = {"notebook": "03_structural", "structural_loss": "cosine"}
 MARGIN = {"notebook": "03_structural", "structural_loss": "max-margin"}
 BOTH = {"structural_loss": "cosine", "contextual_teacher": "PV", "max_structural_len": None}
+PV_ALONE = {"notebook": "04_projections", "structural_loss": None}
 HALF = {"notebook": "05_weighting", "lam": 0.5, **BOTH}
 FIFTH = {"notebook": "05_weighting", "lam": 0.2, **BOTH}
 
@@ -125,6 +128,17 @@ def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run
     assert next(iter(students)) == "S+PV"
     assert students["S+PV, λ .2"].model.fingerprint == "cosine;None;λ=0.2"
     assert students["PV alone"].model.fingerprint.endswith("S:16(ReLU)x16;C:16")
+
+
+def test_students_of_one_name_differ_by_their_projection_or_the_label_of_their_run(last_run):
+    linear = {**PV_ALONE, "student_projection": "16"}
+    scores = views.recorded(last_run(linear, PV_ALONE, FIFTH, HALF))
+    students = {name: by_task["package"].mean for name, by_task in scores.items()}
+    assert students == pytest.approx(
+        students
+        | {"S+PV": 0.8, "cosine, no mask, λ .2": 0.78, "PV alone": 0.6, "PV alone, S:16": 0.8}
+    )
+    assert len(students) == 4 + 2  # the start and SBERT
 
 
 def test_a_run_is_compared_with_its_start_on_each_task(concluded):

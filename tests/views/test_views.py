@@ -1,6 +1,6 @@
 """Data that notebooks show of a run: corpus, tasks, losses, students, probes."""
 
-from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from docemb_lib import views
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
-from docemb_lib.evaluation.probes import Versions, probe
+from docemb_lib.evaluation.probes import Versions
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model, student_model
@@ -181,73 +181,6 @@ def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_name
     assert len({student.fingerprint for student in students.values()}) == len(students)
 
 
-def test_a_probe_is_fitted_on_few_documents_of_tasks_and_measured_by_length(make_run, monkeypatch):
-    """Texts are numbers: every model and teacher is a table of embeddings."""
-    rng = np.random.default_rng(0)
-    tables = {
-        name: rng.standard_normal((100, 6))
-        for name in ("before", "after", "structural", "contextual")
-    }
-    tokens = [9, 10, 11, 500] * 10
-    splits = {
-        "validation": Dataset.from_dict(
-            {"text": [str(i) for i in range(60, 100)], "n_structural_tokens": tokens}
-        ),
-    }
-    embedded = []
-
-    def rows(name, texts):
-        return tables[name][[int(text) for text in texts]]
-
-    def model(name, kind):
-        def embed(texts):
-            embedded.extend((name, int(text)) for text in texts)
-            return rows(name, texts)
-
-        return named(name, embed, kind)
-
-    def teacher(name):
-        return SimpleNamespace(fingerprint=name, label=name, embed=partial(rows, name))
-
-    run = make_run("04_projections", documents=50)
-    run.model = model("after", Kind.STUDENT)
-    run.untrained = model("before", Kind.UNTRAINED)
-    run.corpus = SimpleNamespace(split=splits.__getitem__)
-    run.teachers = SimpleNamespace(
-        structural=SimpleNamespace(max_text_tokens=10),
-        of_student={name: teacher(name) for name in ("structural", "contextual")},
-        embeddings=lambda teacher, _, n: tables[teacher.fingerprint][60 : 60 + n],
-    )
-    run.scorer = SimpleNamespace(texts=lambda: [str(i) for i in range(60)])
-    monkeypatch.setattr(views.students, "PROBED", 30)
-    frame = views.probes_of_teachers(run)
-    assert list(frame.columns) == ["model", "kind", "teacher", "bucket", "documents", "r2"]
-    pairs = [
-        (model, f"{role} teacher")
-        for model in ("before", "after")
-        for role in ("structural", "contextual")
-    ]
-    assert list(frame.groupby(["model", "teacher"], sort=False).groups) == pairs
-    short = np.array(tokens) <= 10
-    for (name, teacher), rows in frame.groupby(["model", "teacher"]):
-        x = tables[name]
-        t = tables[teacher.split()[0]]
-        expected = probe(
-            (x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short}
-        )
-        pd.testing.assert_frame_equal(rows[list(expected.columns)].reset_index(drop=True), expected)
-    r2 = frame[frame["bucket"] == "all"].set_index(["teacher", "model"])["r2"]
-    text = " ".join(views.kept_of_teachers(frame).split())
-    for teacher in ("structural teacher", "contextual teacher"):
-        values = f"{r2[teacher]['before']:.2f} (before) and {r2[teacher]['after']:.2f} (after)"
-        assert f"predicts the {teacher} on held-out documents with R² {values}." in text
-    assert sorted(embedded) == sorted(
-        (m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)]
-    )
-    pd.testing.assert_frame_equal(views.probes_of_teachers(run), frame)
-    assert len(embedded) == 2 * 70  # each embedded once
-
-
 def give_documents(run, texts, tokens=None):
     """Validation documents for a run, and a structural teacher that reads 256 tokens."""
     documents = {"text": texts, "n_structural_tokens": tokens or [300] * len(texts)}
@@ -295,6 +228,41 @@ def test_the_sentence_on_endings_has_their_intervals(of_beginnings, of_both):
     assert " ".join(said.split()).endswith(f"exchanging the first (mean of 3): {of_both}")
 
 
+def test_held_out_documents_are_embedded_by_recorded_students_that_are_still_there(
+    make_run, monkeypatch
+):
+    def finished(notebook, folder, **parameters):
+        run = make_run(notebook, **parameters)
+        row = {"kind": Kind.STUDENT, "form": "saved", "name": run.label, "fingerprint": folder}
+        table = pd.DataFrame([{"model": run.label, **row}])
+        run.finish({}, student=folder, tables={"models": table})
+
+    def student_at(name, folder):
+        return by_text(name, lambda text: [len(folder.name), len(text)])
+
+    there = cached("student", {}, lambda folder: (folder / "a.json").write_text("1"))
+    finished("03_structural", relative(there))
+    finished("03_structural", "outputs/artefacts/student/deleted", structural_loss="mse")
+    finished("03_structural", relative(there), documents=30)
+    monkeypatch.setattr(import_module("docemb_lib.views.compared"), "student_model", student_at)
+    run = make_run("04_projections", contextual_teacher="DM")
+    run.untrained = named("", lambda texts: np.zeros((len(texts), 2)), Kind.UNTRAINED)
+    run.model = by_text(run.label, lambda text: [1, 1])
+    run.scorer = SimpleNamespace(texts=lambda: ["a", "b b"])
+    run.teachers = SimpleNamespace(
+        contextual=lambda name: SimpleNamespace(
+            fingerprint=name, embed=lambda texts: np.array([[len(name)]] * len(texts))
+        )
+    )
+    students, teacher = views.held_out_embeddings(run)
+    assert {name: X.tolist() for name, X in students.items()} == {
+        "start": [[0, 0], [0, 0]],
+        "S+DM": [[1, 1], [1, 1]],
+        "S (cosine)": [[len(there.name), 1], [len(there.name), 3]],
+    }
+    assert teacher.tolist() == [[2], [2]]
+
+
 NAMES = ("alpha", "beta", "gamma")
 
 
@@ -306,30 +274,6 @@ def named(name, embed, kind=Kind.STUDENT):
 def by_text(name, embed):
     """A student that embeds single texts by a function."""
     return named(name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
-
-
-def test_contextual_losses_stand_in_groups_of_what_else_their_students_share(make_run):
-    def finished(**parameters):
-        run = make_run("04_projections", **parameters)
-        scores = pd.DataFrame(
-            {"model": [run.label], "task": "package", "metric": "accuracy", "value": 0.5}
-        )
-        run.metrics = lambda _: {"spread": 0.3, "spread_before": 0.2, "collapsed": 0}
-        run.finish(run.metrics(scores), scores=scores)
-        return run, scores
-
-    for loss in ("mse", "cosine"):
-        finished(structural_loss=None, contextual_loss=loss, documents=6)
-    finished(structural_loss=None, contextual_loss="infonce", documents=7)
-    finished(contextual_loss="mse", seed=1)
-    finished(contextual_loss="mse")
-    losses = views.contextual_losses(*finished())
-    groups = losses.groupby("group", sort=False)["loss"].agg(list).to_dict()
-    projections = "S:16(ReLU)x16, C:16"
-    assert groups == {
-        f"PV beside cosine, 24 documents, {projections}": ["soft-cca;δ=0.03;β=0.95", "mse"],
-        f"PV alone, 6 documents, {projections}": ["cosine", "mse"],
-    }
 
 
 @pytest.mark.parametrize(("given", "teacher"), [("LSA", "LSA"), (None, "PV")])
