@@ -14,7 +14,7 @@ from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.settings.notebooks import CHAPTER_4, Notebook
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, Notebook
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
@@ -29,12 +29,15 @@ def recorded(run: Run, final: Final | None = None) -> Scores:
     many documents and with the same seed. A student whose name is taken has the label of its
     run, or its projection added where that is another than in this run.
 
-    final: the final evaluation; its students are those of other final evaluations.
+    final: the final evaluation; its students are those of other final evaluations. Beside a student
+    that learns from pairs of texts they are the distilled ones, too, from any number of documents.
     """
     of_run = models_of_table((final or run.evaluation).models)
     names = short_names(run, of_run)
     models = {names[model.label]: model for model in of_run}
     notebooks = [run.registered] if final is not None else CHAPTER_4
+    if run.self_supervised:
+        notebooks = [run.registered, EVALUATION]
     for name, _, student in _recorded_students(run, notebooks, models):
         models[name] = student
     scores = run.scorer.recorded(models.values())
@@ -65,7 +68,7 @@ def _recorded_students(
     """Names, records and models of recorded students that are none of the `models`, each once."""
     names = {*models}
     fingerprints = {model.fingerprint for model in models.values()}
-    size = run.only("documents", "seed")
+    size = ["seed"] if run.self_supervised else ["documents", "seed"]
     projections = run.only(*PROJECTED)
 
     def rank(record: Record) -> tuple[bool, str]:
@@ -74,13 +77,13 @@ def _recorded_students(
     for notebook in notebooks:
         for record in sorted(run.comparable(notebook.name), key=rank):
             key = run.of_record(record)
-            name = student_name(key.profile.parameters)
+            name = student_name(key.profile.parameters, from_pairs=key.self_supervised)
             if name in names and key.only(*PROJECTED) != projections:
                 name = f"{name}, S:{key.profile.parameters.student_projection}"
             if name in names or not key.trains:
                 name = typeset(record.label)
             student = recorded_model(record, record.label, name)
-            if student is None or key.only("documents", "seed") != size:
+            if student is None or key.only(*size) != run.only(*size):
                 continue
             if student.fingerprint not in fingerprints:  # two notebooks may share a student
                 names.add(name)

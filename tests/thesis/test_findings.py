@@ -33,6 +33,7 @@ RIGHT = {
     "TF-IDF": (90, 90),
     "DM": (70, 30),
 }
+OTHERS = (70, 70)
 COSINE = {"notebook": "03_structural", "structural_loss": "cosine"}
 MARGIN = {"notebook": "03_structural", "structural_loss": "max-margin"}
 BOTH = {"structural_loss": "cosine", "contextual_teacher": "PV", "max_structural_len": None}
@@ -59,7 +60,7 @@ def last_run(make_run, monkeypatch):
         scores = {}
         for model in models:
             # A model has the answers that belong to its fingerprint, whatever it is called.
-            right = RIGHT[model.fingerprint]
+            right = RIGHT.get(model.fingerprint, OTHERS)
             scores[model.label] = dict(zip(names, map(score, right), strict=True))
         return {"all": scores}
 
@@ -139,6 +140,21 @@ def test_students_of_one_name_differ_by_their_projection_or_the_label_of_their_r
         | {"S+PV": 0.8, "cosine, no mask, λ .2": 0.78, "PV alone": 0.6, "PV alone, S:16": 0.8}
     )
     assert len(students) == 4 + 2  # the start and SBERT
+
+
+def test_a_student_of_pairs_stands_beside_final_students_of_any_number_of_documents(last_run):
+    distilled = {"notebook": "06_evaluation", "contextual_teacher": None, "documents": 30}
+    other_seed = {**distilled, "structural_loss": "mse", "seed": 1}
+    pairs = {"notebook": "07_simde", "pairs": "dropout"}
+    run = last_run(distilled, other_seed, pairs, {"notebook": "07_simde", "pairs": "halves"})
+    assert run.profile.parameters.documents != distilled["documents"]
+    scores = views.recorded(run, run.evaluation)
+    assert {name for name in scores if name.startswith("S")} >= {
+        "SimDE",
+        "SimCSE",
+        "S (cosine) masked",
+    }
+    assert not any("mse" in name for name in scores)
 
 
 def test_a_run_is_compared_with_its_start_on_each_task(concluded):
