@@ -8,12 +8,8 @@ from docemb_lib.views.compared import (
     recorded,
 )
 from docemb_lib.views.corpus import (
-    corpus_statistics,
     described_tasks,
-    held_out_lengths,
-    seen_by_models,
     structural_limit,
-    tasks_beside_thesis,
 )
 from docemb_lib.views.students import (
     counted_endings,
@@ -30,20 +26,16 @@ __all__ = [
     "Weighted",
     "by_weighting",
     "compared",
-    "corpus_statistics",
     "counted_endings",
     "described_tasks",
     "documents_to_read",
     "embeddings_before",
     "endings",
     "held_out_embeddings",
-    "held_out_lengths",
     "readings",
     "recorded",
-    "seen_by_models",
     "structural_limit",
     "students_of_runs",
-    "tasks_beside_thesis",
     "taught",
     "validation_embeddings",
 ]
