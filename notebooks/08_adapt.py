@@ -17,9 +17,10 @@
 # %% [markdown]
 # # 08 · What `docemb adapt` does, by hand
 #
-# `docemb adapt` makes an embedding of long documents of a short encoder and of the words of a collection, in minutes and
-# without training. Which of its steps helps? Each is a cell of some lines here, is asserted equal to the library, and
-# adds a bar to the last figure: how well the embedding finds the pages that a page refers to.
+# `docemb adapt` makes an embedding of long documents in minutes and without training, from an encoder of short texts and
+# the words of a collection. Which of its steps help? Each is a cell here, is asserted equal to the library, and adds a
+# bar to the figure at the end, which says how well the pages are found that a page refers to. Each bar is tested against
+# the one before it on the same pages.
 #
 # $$y = \left[\sqrt{1-w}\;\frac{(x-\bar x)\,C^{-1/4}}{\lVert\cdot\rVert};\;\; \sqrt w\;\frac{z-\bar z}{\lVert\cdot\rVert}\right]$$
 #
@@ -33,9 +34,10 @@ documents = 200  # how many pages, drawn at random with the pages that they refe
 seed = 0  # of the draw of pages
 
 # %%
+from collections.abc import Iterable
+
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -45,15 +47,24 @@ from docemb_lib.corpus.installed_docs import installed_docs
 
 figures.use_style()
 pages = {page.id: page for page in installed_docs([name.strip() for name in packages.split(",")])}
-drawn: dict[str, None] = {}
-for id in np.random.default_rng(seed).permutation(sorted(pages)):
-    drawn |= dict.fromkeys([id, *(other for other in pages[id].see_also if other in pages)])
-    if len(drawn) >= documents:
-        break
-chosen = [pages[id] for id in list(drawn)[:documents]]
-texts = [page.text for page in chosen]
-row_of = {page.id: row for row, page in enumerate(chosen)}
-wanted = [[row_of[id] for id in page.see_also if id in row_of] for page in chosen]
+
+
+def draw(ids: Iterable[str]) -> list[str]:
+    """The first ids, each followed by those of the pages that it refers to."""
+    drawn: dict[str, None] = {}
+    for id in ids:
+        drawn[id] = None
+        for other in pages[id].see_also:
+            if other in pages:
+                drawn[other] = None
+    return list(drawn)[:documents]
+
+
+ids = draw(np.random.default_rng(seed).permutation(sorted(pages)))
+texts = [pages[id].text for id in ids]
+wanted = []
+for id in ids:
+    wanted.append([ids.index(other) for other in pages[id].see_also if other in ids])
 print(f"{len(texts)} pages, {sum(map(bool, wanted))} of them refer to others")
 
 # %% [markdown]
@@ -66,34 +77,34 @@ print(f"{len(texts)} pages, {sum(map(bool, wanted))} of them refer to others")
 bars = {}
 
 
-def average_precisions(X: Tensor) -> np.ndarray:
-    """The average precision of each query by cosine, for embeddings of N pages, (N, D)."""
-    X = nn.functional.normalize(X.double())
-    results = []
-    for row, relevant in enumerate(wanted):
-        if relevant:
-            cosines = X @ X[row]
-            cosines[row] = -2  # the query itself comes last
-            place = torch.empty(len(X), dtype=torch.long)
-            place[cosines.argsort(descending=True)] = torch.arange(1, len(X) + 1)
-            ranks = place[relevant].sort().values
-            results.append((torch.arange(1, len(ranks) + 1) / ranks).mean().item())
-    return np.array(results)
+def average_precision(cosines: Tensor, relevant: list[int]) -> float:
+    """The average precision of one query, from its cosines with all N pages."""
+    ranking = cosines.argsort(descending=True)
+    ranks = torch.isin(ranking, torch.tensor(relevant)).nonzero()[:, 0] + 1
+    found = torch.arange(1, len(ranks) + 1)
+    return (found / ranks).mean().item()
 
 
 def add(name: str, X: Tensor) -> None:
-    bars[name] = average_precisions(X)
+    """Add the bar of the embeddings X, (N, D)."""
+    X = nn.functional.normalize(X.double())
+    cosines = X @ X.T
+    cosines.fill_diagonal_(-2)  # a query itself comes last
+    queries = [row for row, relevant in enumerate(wanted) if relevant]
+    bars[name] = np.array([average_precision(cosines[row], wanted[row]) for row in queries])
     print(f"{name}: MAP {bars[name].mean():.3f}")
 
 
 # %% [markdown]
 # ## The short encoder, as it is
+#
+# This is what a sentence encoder gives: it reads the beginning of a page, and all its tokens count the same.
 
 # %%
 from docemb_lib.teachers import SBERT
 
 truncated = SBERT(encoder)
-add(f"the encoder, first {truncated.max_tokens} tokens", torch.from_numpy(truncated.embed(texts)))
+add(f"SBERT-{truncated.max_tokens}", torch.from_numpy(truncated.embed(texts)))
 
 # %% [markdown]
 # ## 1. It reads all: positions are repeated, attention gets a window
@@ -134,21 +145,21 @@ def token_weights(tokens: int) -> Tensor:
     return 1.0 + sum(more * (place < first) for first, more in LEADS)
 
 
-plain = []
-leading = []
+of_all = []
+of_beginning = []
 with torch.inference_mode():
     for encoding in student.encodings(texts):
         states = hidden_states(student.model, pack([encoding.ids])).float()  # (T, D)
         weights = token_weights(len(states))
-        plain.append(states.mean(dim=0))
-        leading.append(weights @ states / weights.sum())
-plain = torch.stack(plain)
-leading = torch.stack(leading)  # x, (N, D)
+        of_all.append(states.mean(dim=0))
+        of_beginning.append(weights @ states / weights.sum())
+plain = torch.stack(of_all)
+leading = torch.stack(of_beginning)  # x, (N, D)
 student = Student.from_encoder(encoder, pooling="lead", attention_window=256)
 of_library = nn.functional.normalize(torch.from_numpy(student.embed(texts)))
 assert nn.functional.cosine_similarity(leading, of_library).min() > 0.999
-add("1. a long encoder, mean of all tokens", plain)
-add("2. the beginning counts more", leading)
+add("1 reads all", plain)
+add("2 weighs beginning", leading)
 
 # %% [markdown]
 # ## 3. What all documents share is taken away
@@ -171,8 +182,11 @@ def quarter_root(X: Tensor) -> Tensor:
 centred = leading - leading.mean(dim=0)
 dense = nn.functional.normalize(centred @ quarter_root(leading))
 assert torch.allclose(quarter_root(leading), partial_whitening(leading), atol=1e-3, rtol=1e-3)
-add("3. centred", centred)
-add("4. partially whitened", dense)
+add("3 centred", centred)
+add("4 whitened", dense)
+
+# %% [markdown]
+# Directions that all pages share say nothing about which of them belong together; taking them away needs no labels.
 
 # %% [markdown]
 # ## 4. The words of the collection
@@ -186,28 +200,41 @@ from scipy.sparse import diags
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.preprocessing import normalize
 
-from docemb_lib.teachers import LSA
-
-DIM = len(texts) // 3  # a third as many directions as documents
 counter = CountVectorizer(min_df=2, token_pattern=r"\w\w+")
 counts = counter.fit_transform(texts).astype(float)  # (N, words)
 for first, more in ((10, 10), (150, 2)):
     beginnings = [" ".join(text.split()[:first]) for text in texts]
     counts += more * counter.transform(beginnings)
-shares = counts @ diags(1 / np.asarray(counts.sum(axis=0))[0])  # of each document in a word
+
+total = np.asarray(counts.sum(axis=0))[0]  # of each word
+shares = counts @ diags(1 / total)  # of each document in a word
 logs = shares.copy()
 logs.data = np.log(logs.data)
 entropy = -np.asarray(shares.multiply(logs).sum(axis=0))[0]
-weight = (1 - entropy / np.log(len(texts))) ** 1.5
-X = normalize(counts.sqrt() @ diags(weight))
-documents_of, values, words_of = np.linalg.svd(X.toarray(), full_matrices=False)
+evenness = entropy / np.log(len(texts))  # 1: the word is spread over all documents alike
+weighted = counts.sqrt() @ diags((1 - evenness) ** 1.5)
+
+order = np.argsort(evenness)
+names = counter.get_feature_names_out()
+often = order[total[order] > np.quantile(total, 0.9)]
+print("frequent words that weigh most: ", ", ".join(names[often[:8]]))
+print("frequent words that weigh least:", ", ".join(names[often[-8:]]))
+
+# %% [markdown]
+# Words of one subject weigh most; those of all pages, which no list of stop words has to name, weigh least.
+
+# %%
+from docemb_lib.teachers import LSA
+
+DIM = len(texts) // 3  # a third as many directions as documents
+_, values, words_of = np.linalg.svd(normalize(weighted).toarray(), full_matrices=False)
 scale = values[:DIM] ** 1.5 / (values[:DIM] ** 2 + 3)  # fades the directions of few documents
-lexical = normalize(counts.sqrt() @ diags(weight) @ words_of[:DIM].T * scale)  # z, (N, DIM)
+lexical = normalize(weighted @ words_of[:DIM].T * scale)  # z, (N, DIM)
 lsa = LSA(DIM).fit(texts).embed(texts)
 np.testing.assert_allclose(lexical @ lexical.T, lsa @ lsa.T, atol=2e-3)
 z = torch.from_numpy(lexical)
 words = nn.functional.normalize(z - z.mean(dim=0))
-add("5. the words alone", words)
+add("5 words alone", words)
 
 # %% [markdown]
 # ## 5. Both halves side by side
@@ -230,37 +257,72 @@ of_library = torch.from_numpy(student.embed(texts))
 assert abs(w - float(student.lexical.weight)) < 0.01
 assert nn.functional.cosine_similarity(whole @ whole.T, of_library @ of_library.T).min() > 0.999
 print(f"{w:.2f} of a cosine comes from the words")
-add("6. both halves: docemb adapt", whole)
+add("6 both: adapt", whole)
 
 # %% [markdown]
+# **Shortcuts.** Links between pages of documentation follow names: a page refers to others whose titles share its words,
+# which favours the words and the beginning. A collection whose links follow the subject may turn the order around. No
+# step has seen a link, but each was chosen where links could be counted, on pages such as these.
+#
 # ## What was found
 
-# %%
-from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks, paired_p_values
+# %% tags=["picture"]
+from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
 
-rows = [bootstrap_over_tasks([values[None]])[:, 0] for values in bars.values()]
-table = pd.DataFrame(rows, index=list(bars), columns=["MAP", "low", "high"])
-figure, ax = plt.subplots(figsize=(8, 2.8), layout="constrained")
-reach = np.abs(table[["low", "high"]].to_numpy().T - table["MAP"].to_numpy())
-ax.barh(
-    table.index[::-1], table["MAP"][::-1], xerr=reach[:, ::-1], color=figures.PALETTE["structural"]
-)
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.6))
+kinds = ["structural", *["student"] * 4, "floor", "positive"]
+for (name, precisions), kind in zip(bars.items(), kinds, strict=True):
+    mean, low, high = bootstrap_over_tasks([precisions[None]])[:, 0]
+    ax.barh(name, mean, xerr=[[mean - low], [high - mean]], color=figures.PALETTE[kind], alpha=0.8)
+    ax.text(0.005, name, f"{mean:.3f}", color="white", va="center")
+ax.invert_yaxis()
 ax.set(xlabel="mean average precision of related pages, 95% intervals")
 plt.show()
 
-# %% tags=["conclusion"]
-first, *_, last = bars
-best_half = max(("4. partially whitened", "5. the words alone"), key=lambda name: bars[name].mean())
-for name in (first, best_half):
-    difference = bars[last] - bars[name]
-    (p,) = paired_p_values(difference[None])
-    shown = "is shown to differ" if p < 0.05 else "is not shown to differ"
-    print(f"docemb adapt beside {name!r}: {difference.mean():+.3f}, p {p:.3f}: it {shown}.")
+# %% [markdown]
+# Orange is the encoder as it is, blue the long encoder after each step, pink the words. Intervals of neighbours overlap
+# even where a test on the same pages, which compares page by page, tells them apart.
+
+# %% tags=["found"]
+from docemb_lib.evaluation.scoreboard import listed, p_value
+from docemb_lib.evaluation.uncertainty import holm, paired_p_values
+from docemb_lib.thesis.comparison import LINES
+
+short, long, lead, centre, white, lexical_half, adapted = bars
+steps = [(long, short), (lead, long), (centre, lead), (white, centre)]
+steps += [(adapted, white), (adapted, lexical_half)]
+differences = np.array([bars[after] - bars[before] for after, before in steps])  # (6, queries)
+p_values = holm(paired_p_values(differences))
+kinds = {"helps": [], "harms": [], "is not shown to matter": []}
+for (after, before), difference, p in zip(steps, differences.mean(axis=1), p_values, strict=True):
+    kind = "is not shown to matter"
+    if p < 0.05:
+        kind = "helps" if difference > 0 else "harms"
+    kinds[kind].append(f"{after!r} after {before!r} ({difference:+.3f}, {p_value(p)})")
+for kind, tested in kinds.items():
+    if tested:
+        print(LINES.fill(f"What {kind}: {listed(tested)}."))
+
+gain = bars[adapted] - bars[short]
+(p,) = paired_p_values(gain[None])
+relation = "not shown to differ from"
+if p < 0.05:
+    relation = "better than" if gain.mean() > 0 else "worse than"
+means = f"{bars[adapted].mean():.3f}, {bars[short].mean():.3f}; {gain.mean():+.3f}, {p_value(p)}"
+print(f"The adapted student is {relation} the encoder alone ({means}).")
 
 # %% [markdown]
-# **Try.** What does the beginning give, if titles are cut off (`page.text.split("\n", 1)[1]`)? Set $w$ to 0, .5 and 1:
-# where lies the best, and can it be known without links? Take `packages = "sklearn"`: which half leads there?
+# ## Conclusion
 #
-# [09](09_own_documents.ipynb) does this for documents of your own. **References.** Arora, Liang and Ma (2017), *A simple
-# but tough-to-beat baseline for sentence embeddings*: what embeddings share. Dumais (1991), *Improving the retrieval of
-# information from external sources*: entropy weights. Beltagy, Peters and Cohan (2020), *Longformer*: repeated positions.
+# Steps that are not shown to matter here cost nothing, and [evaluation.md](../docs/evaluation.md) says on which other
+# collections they were measured. [09](09_own_documents.ipynb) does this for documents of your own.
+#
+# ## Try it
+#
+# * `page.text.split("\n", 1)[-1]` for `page.text`, a minute: without titles, what is the weight of the beginning worth?
+# * `w = 0`, `.5` and `1`, a minute each: where lies the best, and can it be known without links?
+# * `packages = "sklearn"`, a minute: which half leads there?
+#
+# **References.** Arora, Liang and Ma (2017), *A simple but tough-to-beat baseline for sentence embeddings*: what
+# embeddings share. Dumais (1991), *Improving the retrieval of information from external sources*: entropy weights.
+# Beltagy, Peters and Cohan (2020), *Longformer*: repeated positions.

@@ -11,7 +11,6 @@ from docemb_lib.thesis.claims import better, claim_table, in_figure, in_paper, i
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
-    corpus_tables,
     deviations,
     recorded_finals,
     runs_by_figure,
@@ -30,7 +29,6 @@ __all__ = [
     "better",
     "claim_table",
     "conclusion",
-    "corpus_tables",
     "deviations",
     "in_figure",
     "in_paper",

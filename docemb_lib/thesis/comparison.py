@@ -40,8 +40,6 @@ from docemb_lib.thesis.values import (
 )
 
 # Where the rows of a table are from.
-HERE = "here"
-THESIS = "thesis"
 NEITHER = "none"  # the group of runs without the property that defines groups
 # The last columns of Table 5.7.
 MEAN = "mean"
@@ -434,19 +432,7 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))
 
 
-# ---- corpora, and the SimDE paper
-
-
-def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split.
-
-    `statistics` come from `views.corpus_statistics`; `name` is the name of this corpus.
-    """
-    here = statistics[statistics["split"].isin(["train", "validation"])]
-    here = here.assign(corpus=name, of=HERE)
-    both = pd.concat([here, published("corpora").assign(of=THESIS)])
-    columns = ["documents", "tokens", "mean", "std", "over_384", "over_512"]
-    return both.set_index(["of", "corpus", "split"])[columns]
+# ---- the SimDE paper
 
 
 def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:

@@ -2,12 +2,8 @@
 
 from docemb_lib.views.compared import compared, recorded
 from docemb_lib.views.corpus import (
-    corpus_statistics,
     described_tasks,
-    held_out_lengths,
-    seen_by_models,
     structural_limit,
-    tasks_beside_thesis,
 )
 from docemb_lib.views.losses import (
     ThreeDocuments,
@@ -34,23 +30,19 @@ __all__ = [
     "ThreeDocuments",
     "compared",
     "contextual_losses",
-    "corpus_statistics",
     "counted_endings",
     "described_tasks",
     "documents_to_read",
     "embeddings_before",
     "endings",
-    "held_out_lengths",
     "hypotheses_of_students",
     "kept_of_teachers",
     "objectives_of",
     "probes_of_teachers",
     "readings",
     "recorded",
-    "seen_by_models",
     "structural_limit",
     "students_of_runs",
-    "tasks_beside_thesis",
     "taught",
     "three_documents",
     "validation_embeddings",

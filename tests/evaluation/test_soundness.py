@@ -19,7 +19,6 @@ from docemb_lib.evaluation.benchmarks import task_lengths, task_statistics
 from docemb_lib.evaluation.tasks import warn_of_problems
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import published
-from docemb_lib.views import tasks_beside_thesis
 
 
 def test_leaks_and_empty_texts_are_warned_of_in_every_kind_of_task(caplog):
@@ -103,21 +102,6 @@ def test_lengths_have_a_row_for_both_documents_of_a_pair_and_count_each_text_onc
     assert lengths["n_structural_tokens"].tolist() == [600, 600, 3, 4]
     assert list(lengths.columns) == ["split", "n_structural_tokens", "letters"]
     counter.assert_called_once_with([long(600), long(3), long(4)])
-
-
-def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together() -> None:
-    table = tasks_beside_thesis(found(), ["examples", "over_384"])
-    assert list(table.index[:6]) == [
-        ("arxiv", "train", "here"),
-        ("arxiv", "train", "thesis"),
-        ("arxiv", "validation", "thesis"),
-        ("arxiv", "test", "here"),
-        ("arxiv", "test", "thesis"),
-        ("mine", "train", "here"),
-    ]
-    assert table.loc[("arxiv", "train", "here")].tolist() == [4, 50]
-    assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]
-    assert table["examples"].dtype == "Int64"
 
 
 def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:

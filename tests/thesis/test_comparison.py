@@ -17,7 +17,6 @@ from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,
-    corpus_tables,
     deviations,
     published,
     recorded_finals,
@@ -425,20 +424,6 @@ def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(
     expected |= {model: ("baseline", values[name]) for model, name in baselines.items()}
     assert {model: (row["group"], row["thesis"]) for model, row in by_model.iterrows()} == expected
     assert by_model.loc[students, "value"].tolist() == [0.61, 0.64, 0.62]
-
-
-def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
-    here = pd.DataFrame(
-        [(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
-        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"],
-    )
-    table = corpus_tables(here, "tiny")
-    corpora = ("here", "tiny"), ("thesis", "VAL-500K"), ("thesis", "TRAIN-1M")
-    assert list(table.index) == [
-        (*corpus, split) for corpus in corpora for split in ("train", "validation")
-    ]
-    assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
-    assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
 
 
 def test_scores_stand_beside_the_papers_where_it_has_the_task():

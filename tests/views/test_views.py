@@ -37,69 +37,27 @@ def make_run(workspace_root):
 
 @pytest.fixture
 def described(make_run):
-    """A run of 01_corpus with invented documents and one task.
+    """A run of 01_corpus with one task of invented documents.
 
     The structural teacher counts letters.
     """
     evaluation = Profile.load("small").evaluation.model_copy(
         update={"tasks": ["package"], "sweep_tasks": ["package"]}
     )
-    student = Profile.load("small").student.model_copy(update={"max_tokens": 4})
-    run = make_run("01_corpus", changes={"evaluation": evaluation, "student": student})
-    splits = {
-        "train": Dataset.from_dict(
-            {
-                "source": ["x", "y"],
-                "n_student_tokens": [3, 5],
-                "n_structural_tokens": [200, 310],
-                "text": ["", ""],
-            }
-        ),
-        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]}),
-    }
+    run = make_run("01_corpus", changes={"evaluation": evaluation})
     counter = SimpleNamespace(
         count_tokens=lambda texts: [200 * len(text) for text in texts], max_text_tokens=256
     )
     task = Classification(
         "package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])}
     )
-    run.corpus = SimpleNamespace(fingerprint="corpus", split=splits.__getitem__)
+    run.corpus = SimpleNamespace(fingerprint="corpus")
     run.teachers = SimpleNamespace(sbert=lambda long: counter)
     run.scorer = SimpleNamespace(task={"package": task}.get)
     return run
 
 
-def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
-    lengths = [10, 256, 257, 600, 5000]
-    table = Dataset.from_dict(
-        {"n_student_tokens": lengths, "n_structural_tokens": [2 * n for n in lengths]}
-    )
-    splits = {"train": table, "validation": table.select([]), "tasks": table}
-    student = Profile.load("small").student.model_copy(update={"max_tokens": 600})
-    run = make_run("01_corpus", changes={"student": student})
-    run.corpus = SimpleNamespace(split=splits.__getitem__)
-    run.teachers = SimpleNamespace(sbert=lambda long: SimpleNamespace(max_text_tokens=512))
-    frame = views.corpus_statistics(run).set_index("split")
-    assert frame.index.tolist() == ["train", "validation", "tasks"]
-    row = frame.loc["train"]
-    assert row.documents == 5
-    assert row.tokens == 6123
-    assert (row["mean"], row["std"]) == pytest.approx((np.mean(lengths), np.std(lengths)))
-    # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
-    assert row.beyond_limit == pytest.approx(60)
-    assert (row.over_384, row.over_512) == pytest.approx(
-        (80, 60)
-    )  # structural tokens: 512, 514, 1200 and 10,000
-
-
-def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
-    assert views.seen_by_models(described) == (  # (200 + 256) / 510 and (3 + 4) / 8
-        "50% of the 2 training documents are longer than the 256 tokens that the structural "
-        "teacher reads at once.\n"
-        "The first 256 tokens of each document hold 89% of all text; "
-        "the teacher ignores the rest.\n"
-        "The student, with 4 tokens, reads 88%."
-    )
+def test_each_task_is_described_once(described, monkeypatch):
     monkeypatch.setattr(
         "docemb_lib.student.count_tokens",
         lambda model, texts: [len(text.split()) for text in texts],
@@ -113,28 +71,6 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     described.scorer.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
-
-
-@pytest.mark.parametrize(
-    ("held_out", "said"),
-    [
-        (
-            range(11, 31),
-            "are longer than those of training (median 20 tokens against 10, p < .001).",
-        ),
-        (range(2, 20), "are not shown to be longer or shorter than those of training (median 10 "),
-    ],
-)
-def test_a_rank_test_says_whether_documents_of_the_tasks_are_longer(make_run, held_out, said):
-    run = make_run("01_corpus")
-    lengths = {"train": range(1, 21), "tasks": held_out}
-    splits = {
-        name: Dataset.from_dict({"n_structural_tokens": [*tokens]})
-        for name, tokens in lengths.items()
-    }
-    run.corpus = SimpleNamespace(split=splits.__getitem__)
-    text = " ".join(views.held_out_lengths(run).split())
-    assert text.startswith(f"The {len(held_out)} documents of the tasks {said}")
 
 
 @pytest.mark.parametrize(
