@@ -30,7 +30,7 @@ def test_every_step_is_that_of_the_library_and_has_a_score(tmp_path):
     assert printed.count(": MAP ") == 7
     assert "The adapted student is " in printed
     said = " ".join(printed.split())  # its lines are wrapped
-    steps = re.findall(r"'(\d [^']+)' after '([^']+)' \([+-]\d\.\d{3}, p", said)
+    steps = re.findall(r"'(\d [^']+)' after '([^']+)' \([+-]\d\.\d{3}", said)
     assert len(steps) == 6
     assert {after for after, _ in steps} == {*NAMES[1:5], NAMES[6]}
     assert {before for _, before in steps} == {*NAMES[:6]}
