@@ -21,7 +21,7 @@
 # the beginning of a page, and from Paragraph Vector, which counts all its words? And which of the two does it?
 #
 # This page holds the whole method in plain torch. It trains three students, from one teacher, from the other, and from
-# both, and takes three minutes of two idle cores.
+# both, and takes some four minutes of CPU time.
 
 # %% tags=["parameters"]
 seed = 0  # of the order of documents, of Doc2Vec and of the projection
@@ -375,20 +375,22 @@ for weight in (0, lam, 1):
         embeddings[weight] = embed(held_out_tokens)
 
 # %%
+print("losses of the first update, and the mean of the first and of the last ten")
 for weight, history in histories.items():
-    first = history[:10].mean(dim=0)
-    last = history[-10:].mean(dim=0)
+    means = torch.stack([history[0], history[:10].mean(dim=0), history[-10:].mean(dim=0)])
     print(f"λ = {weight:<4}", end="")
     for part, name in enumerate(("structural", "contextual"), start=1):
-        print(f"  {name} {first[part]:.3f} → {last[part]:.3f}", end="")
-    print("   mean of the first and last 10 updates")
+        first, beginning, end = means[:, part]
+        print(f"  {name} {first:.3f}, {beginning:.3f} → {end:.3f}", end="")
+    print()
 of_mean = (C - C.mean(dim=0)).square().mean()
 print(f"To answer the mean vector of Paragraph Vector for every page would cost {of_mean:.3f}.")
 
 # %% [markdown]
-# The contextual loss ends about where it began, because its teacher's vectors lie close around their mean: a projection
-# finds the mean in a few updates, and to tell one page from another by a hundred new axes, it would need more than some
-# hundred pages. [04](04_projections.ipynb) shows what a student keeps of this teacher if it reads more.
+# With both teachers the contextual loss ends about where it began, because its teacher's vectors lie close around their
+# mean: a fresh projection answers nearly zero, the first updates throw it off, and 240 pages bring it back about as far as
+# this mean, but are too few to tell one page from another along a hundred new axes.
+# [04](04_projections.ipynb) shows what a student keeps of this teacher from more pages.
 #
 # ---
 # ## 8 · Related pages, after
@@ -553,8 +555,8 @@ print(answers[needs_sbert, needs_vector])
 # ## Try it
 #
 # * `documents = 960`, twelve minutes: does Paragraph Vector add anything once it has four times as many pages?
-# * `max_tokens = 256`, two minutes: does a student that reads no more than SBERT find as much as one that reads 512?
-# * `learning_from = "sympy"`, three minutes: does the gain survive if the pages are of another field?
+# * `max_tokens = 256`, three minutes: does a student that reads no more than SBERT find as much as one that reads 512?
+# * `learning_from = "sympy"`, four minutes: does the gain survive if the pages are of another field?
 #
 # **References.** D. Burian: *Document embedding using Transformers*, master thesis, Charles University, Prague 2023.
 # Longformer (Beltagy 2020), SBERT (Reimers 2019), Paragraph Vector (Le 2014), SoftCCA (Chang 2018).

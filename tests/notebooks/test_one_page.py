@@ -131,7 +131,7 @@ def test_the_page_compares_its_three_students_and_draws_them(executed):
 @pytest.mark.slow
 def test_the_structural_loss_is_lowest_where_it_alone_counts(executed):
     losses = re.findall(
-        r"^λ = (\S+) +structural \S+ → (\S+) +contextual \S+ → (\S+)",
+        r"^λ = (\S+) +structural \S+, \S+ → (\S+) +contextual \S+, \S+ → (\S+)",
         printed(executed, "stdout"),
         re.MULTILINE,
     )
