@@ -471,7 +471,7 @@ print(thesis.conclusion(run))
 
 # %%
 numbers = run.finish(run.metrics(validation), scores=validation, tables=run.evaluation.tables)
-print("tables and figures:", Path(run.figures[0]).parent)
+print(f"tables and figures: outputs/runs/{run.notebook}")
 numbers
 
 # %% [markdown]

@@ -527,7 +527,7 @@ tidy = run.scores()
 student_folder = run.link_student()
 tables = run.evaluation.tables
 finished = run.finish(run.metrics(tidy), scores=tidy, student=student_folder, tables=tables)
-print(f"figures: {run.figures[0]}, …\nstudent: {student_folder}")
+print(f"student: {student_folder}; tables and figures: outputs/runs/{run.notebook}")
 
 # %% [markdown]
 # ## Try it

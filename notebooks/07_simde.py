@@ -32,7 +32,6 @@ mlm_weight = "profile"  # weight of the loss of guessing hidden words, which dou
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-from pathlib import Path
 from textwrap import shorten
 
 import matplotlib.pyplot as plt
@@ -517,7 +516,7 @@ print(thesis.conclusion(run, final))
 # %%
 folder = run.link_student(final.scores)
 print("The student:", folder)
-print("Tables and figures:", Path(run.figures[0]).parent)
+print(f"tables and figures: outputs/runs/{run.notebook}")
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
