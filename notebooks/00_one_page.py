@@ -34,16 +34,6 @@ held_out = "pandas"  # package whose pages are searched
 # %% [markdown]
 # ---
 # **Why long documents are a problem.** Attention compares each token of a text with all others: twice the text takes four
-<<<<<<< HEAD
-# times the time. Encoders of sentences therefore learn and read short texts, 256 tokens for the SBERT used here. They
-# ignore the rest of a page, whatever it says. A *student* whose tokens attend to their neighbourhood alone can read all
-# of it, but nobody has told it yet what a good vector of a long text is: labelled pairs of long texts are rare.
-#
-# **Why two teachers.** Nearly any model of texts can teach, for it needs no labels. SBERT knows which sentences mean the
-# same, order of words included: the thesis calls it the *structural* teacher. Paragraph Vector, the *contextual* one,
-# knows no order, but it reads texts of any length, and it has learnt its words from this collection. The student shall
-# have from each what the other lacks. λ is the weight of SBERT: 1 leaves out Paragraph Vector, and 0 leaves out SBERT.
-=======
 # times the time. Encoders of sentences therefore learn and read short texts, 256 tokens for the SBERT used here, and
 # ignore the rest of a page, whatever it says. A *student* whose tokens attend to their neighbourhood alone can read all
 # of it, but it has not learnt what a good vector of a long text is, and labelled pairs of long texts are rare.
@@ -52,7 +42,6 @@ held_out = "pandas"  # package whose pages are searched
 # mean the same, order of words included: the thesis calls it the *structural* teacher. Paragraph Vector, the *contextual*
 # one, knows no order, but it reads texts of any length, and it has learnt its words from this collection. Each has what the
 # other lacks. λ is the weight of SBERT: 1 leaves out Paragraph Vector, and 0 leaves out SBERT.
->>>>>>> ch-00
 #
 # ---
 # ## 1 · Pages
@@ -433,19 +422,11 @@ colours = [grey, green, blue, orange, orange, green]
 for (name, score), colour in zip(scores.items(), colours, strict=True):
     mean = score.mean()
     low, high = interval(score)
-<<<<<<< HEAD
-    alpha = 1 if name.startswith("λ") else 0.5  # students are dark
-    ax.barh(name, mean, xerr=[[mean - low], [high - mean]], color=colour, alpha=alpha)
-    ax.text(0.005, name, f"{mean:.3f}", color="white", va="center")
-ax.invert_yaxis()
-ax.set(xlabel=f"MAP of {len(before)} pages of {held_out}, with 95% intervals", xlim=(0, 0.7))
-=======
     alpha, text = (1, "white") if name.startswith("λ") else (0.5, "black")  # students are dark
     ax.barh(name, mean, xerr=[[mean - low], [high - mean]], color=colour, alpha=alpha)
     ax.text(0.005, name, f"{mean:.3f}", color=text, va="center")
 ax.invert_yaxis()
 ax.set(xlabel=f"MAP of {len(before)} pages of {held_out}, with 95% intervals")
->>>>>>> ch-00
 plt.show()
 
 # %% [markdown]

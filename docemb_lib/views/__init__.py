@@ -1,18 +1,11 @@
 """Data for the figures and tables of the notebooks, from a run, its stages and recorded runs."""
 
-<<<<<<< HEAD
 from docemb_lib.views.compared import (
     Weighted,
     by_weighting,
     compared,
     held_out_embeddings,
     recorded,
-=======
-from docemb_lib.views.compared import compared, recorded
-from docemb_lib.views.corpus import (
-    described_tasks,
-    structural_limit,
->>>>>>> ch-00
 )
 from docemb_lib.views.corpus import (
     described_tasks,
@@ -33,23 +26,12 @@ __all__ = [
     "Weighted",
     "by_weighting",
     "compared",
-<<<<<<< HEAD
-=======
-    "contextual_losses",
->>>>>>> ch-00
     "counted_endings",
     "described_tasks",
     "documents_to_read",
     "embeddings_before",
     "endings",
-<<<<<<< HEAD
     "held_out_embeddings",
-=======
-    "hypotheses_of_students",
-    "kept_of_teachers",
-    "objectives_of",
-    "probes_of_teachers",
->>>>>>> ch-00
     "readings",
     "recorded",
     "structural_limit",

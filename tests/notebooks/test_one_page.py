@@ -121,11 +121,7 @@ def test_the_library_gives_the_same_numbers_as_the_page(executed, what):
 @pytest.mark.slow
 def test_the_page_compares_its_three_students_and_draws_them(executed):
     (found,) = [cell for cell in executed.cells if "found" in cell.metadata.get("tags", [])]
-<<<<<<< HEAD
-    said = found.outputs[0]["text"]
-=======
     said = "".join(output["text"] for output in found.outputs)
->>>>>>> ch-00
     for other in ("start", "SBERT-256", "λ = 0", "λ = 1"):
         assert re.search(rf" {other} \(0\.\d{{3}}; [+-]\d\.\d{{3}} \[", said)
     (picture,) = [cell for cell in executed.cells if "picture" in cell.metadata.get("tags", [])]
