@@ -121,7 +121,7 @@ def said_by(run: Run, tag: str) -> str:
 def _print_deciding(run: Run, final: Mapping[Run, records.Record]) -> None:
     """Print the models that decide in one table, and where the scores of all models are."""
     together = _together(final)
-    deciding = together.deciding(run.parameters.get("contextual_teacher"))
+    deciding = together.deciding(run.profile.parameters.contextual_teacher)
     shown = {}
     for name in ("intervals", "models"):
         rows = getattr(together, name)
