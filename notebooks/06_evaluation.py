@@ -425,8 +425,9 @@ asked = [label for label in (final.before, *teachers) if label is not None]
 said = f"{student}, this student, is in the mean {beside(asked)}."
 print(LINES.fill(said), end="\n\n")
 if len(run.roles) == 2:
-    alone = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
-    alone, masked = student_name(alone), f"{student} masked"
+    structural = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
+    alone = student_name(structural)
+    masked = f"{student} masked"
     print(views.compared(scores, student, alone), end="\n\n")
     if {alone, masked} <= {*scores}:
         of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))
@@ -458,7 +459,8 @@ form = "the student as it is scored above"
 if final.adapted is not None:
     form = "the student with words of the corpus; scored above is the form that `docemb adapt` makes"
 print(f"{folder}: {form}")
-run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
+numbers = run.metrics(final.scores)
+_ = run.finish(numbers, scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
 # [`10_chapter_5`](10_chapter_5.ipynb) puts all recorded students beside chapter 5 of the thesis.
