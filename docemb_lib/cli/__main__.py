@@ -210,7 +210,6 @@ def adapt(
     """
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.packed.forward import SHORT
     from docemb_lib.runs.embeddings import embed_once, root_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
@@ -221,7 +220,7 @@ def adapt(
         student_card,
         with_lexical_half,
     )
-    from docemb_lib.student.loading import load_config
+    from docemb_lib.student.loading import CONVERTED, load_config
 
     source = given_path(corpus, "CORPUS")
     if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):
@@ -232,7 +231,7 @@ def adapt(
             source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
         )
         texts = [document.text for document in documents]
-        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
+        if load_config(resolve(model)).model_type in CONVERTED:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
             student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)

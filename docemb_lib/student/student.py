@@ -110,7 +110,7 @@ class Student(Encoder):
         attention_window: int | None = None,
         dropout: float | None = None,
     ) -> Student:
-        """Convert a short BERT- or RoBERTa-like encoder, or take a long one as it is.
+        """Convert a short encoder of `loading.CONVERTED`, or take a long one as it is.
 
         The student is in eval mode, on the CPU; `loading.convert` describes the conversion. Raises
         InputError for other architectures.
@@ -155,7 +155,8 @@ class Student(Encoder):
         """Write a sentence-transformers folder.
 
         card: its README with front matter; None writes a plain one. words: False leaves the
-        lexical half out, so that the folder holds no code unless `pooling` is "lead".
+        lexical half out, so that the folder holds no code unless `pooling` is "lead" or the
+        student was an MPNet.
         """
         half = self.lexical if words else None
         export.write_folder(self, half, Path(folder), card, self.trained_on)
