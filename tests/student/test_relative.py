@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from conftest import docemb
 
 from docemb_lib.student import Student, pack
 from docemb_lib.student.onnx import write_onnx
@@ -232,3 +233,15 @@ def test_global_attention_is_refused(random_mpnet, refused):
         random_mpnet,
         pooling="cls",
     )
+
+
+def test_adapt_makes_a_student_of_an_mpnet(random_mpnet, tmp_path):
+    (tmp_path / "texts").mkdir()
+    for number in range(20):
+        text = f"a{number % 5} b{number % 7} c{number % 3} word"
+        (tmp_path / "texts" / f"{number}.txt").write_text(text)
+    done = docemb("adapt", random_mpnet, tmp_path / "texts", "-o", tmp_path / "student")
+    assert done.returncode == 0, done.stderr
+    student = Student.load(tmp_path / "student")
+    assert (student.config.model_type, student.pooling) == ("relative_longformer", "lead")
+    assert student.lexical is not None
