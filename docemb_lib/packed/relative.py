@@ -37,6 +37,7 @@ class RelativeLongformer(LongformerModel):
         self.encoder.offset_bias = nn.Parameter(strip)
         for layer in self.encoder.layer:
             attention = layer.attention.self
+            # A private name of transformers, which docemb's tests check.
             products = attention._sliding_chunks_query_key_matmul
             attention._sliding_chunks_query_key_matmul = partial(self._scores, products)
 

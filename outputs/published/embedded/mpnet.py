@@ -24,9 +24,9 @@ from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval
 from docemb_lib.evaluation.tasks import Score, Task
 from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
 
-MAX_TOKENS = 2048  # of a document, for the dense half
+MAX_TOKENS = 1024  # of a document, for the dense half
 WINDOW = 256  # as in `docemb adapt`
-PAGES, ARTICLES, POSTS = 300, 220, 250  # posts of each split
+PAGES, ARTICLES, POSTS = 180, 150, 200  # posts of each split
 FORMS = ("adapted", "dense half")
 
 
