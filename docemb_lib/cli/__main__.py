@@ -216,7 +216,6 @@ def adapt(
     """
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.packed.forward import SHORT
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
     from docemb_lib.runs.store import keep_beside
@@ -227,7 +226,7 @@ def adapt(
         student_card,
         with_lexical_half,
     )
-    from docemb_lib.student.loading import load_config
+    from docemb_lib.student.loading import CONVERTED, load_config
 
     source = given_path(corpus, "CORPUS")
     if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):
@@ -235,7 +234,7 @@ def adapt(
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
     keep_beside(out)
     with written_whole(out) as written:
-        is_short = load_config(resolve(model)).model_type in SHORT  # before the texts are read
+        is_short = load_config(resolve(model)).model_type in CONVERTED  # before the texts are read
         documents = local_documents(
             source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
         )

@@ -1,9 +1,9 @@
 """Packed attention, and the forward pass of an encoder over packed documents.
 
-A Longformer without global attention (Beltagy et al. 2020) runs packed, and so do BERT, RoBERTa and
-their like, whose layers it has. The layers are those of the stock model, applied to the tokens of
-all documents at once, so nothing is spent on padding. `banded_attention` keeps the documents apart.
-`stock` computes any other encoder.
+A Longformer without global attention (Beltagy et al. 2020) runs packed, also with MPNet's biases,
+and so do BERT, RoBERTa and their like, whose layers it has. The layers are those of the stock
+model, applied to the tokens of all documents at once, so nothing is spent on padding.
+`banded_attention` keeps the documents apart. `stock` computes any other encoder.
 
 The attention has two backends:
 
@@ -13,7 +13,7 @@ The attention has two backends:
   KEPT_WEIGHTS, so the memory is that of queries, keys and values. On CPUs this is faster than
   `scaled_dot_product_attention` over the same blocks, and it supports dropout.
 - `varlen` is torch's flash attention for packed sequences. It needs an NVIDIA GPU from Ampere on
-  and half precision.
+  and half precision, and has no biases.
 
 Documents of 3 and of 7 tokens, with a window of 2 and blocks of at most 4 queries, have three
 blocks. Each row is a query, x is a key that it sees, and a dot is a score that is computed and
@@ -55,6 +55,7 @@ from docemb_lib.base.private import (
     softmax_backward,
 )
 from docemb_lib.packed.packing import PackedBatch
+from docemb_lib.packed.relative import of_offsets
 
 # Short encoders: their layers and modules have the same names as those of a Longformer.
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")
@@ -119,8 +120,9 @@ def hidden_states(
     # pass.
     recomputes = checkpointing and torch.is_grad_enabled()
     run_layer = partial(checkpoint, _layer, use_reentrant=False) if recomputes else _layer
+    strip = getattr(model.encoder, "offset_bias", None)  # of a RelativeLongformer
     for layer in model.encoder.layer:
-        hidden = run_layer(layer, hidden, batch.sizes, starts, compiled)  # (T, D)
+        hidden = run_layer(layer, hidden, batch.sizes, starts, strip, compiled)  # (T, D)
     return hidden
 
 
@@ -146,6 +148,7 @@ def _layer(
     hidden: Tensor,
     lengths: Sequence[int],
     starts: Tensor,
+    strip: Tensor | None,
     compiled: bool,
 ) -> Tensor:
     """Apply one layer to the states of all tokens, (T, D) to (T, D).
@@ -159,11 +162,18 @@ def _layer(
 
     # The stock layer's own projections for global attention stay unused.
     attention = layer.attention.self
-    fits = fits_varlen(query.device, query.dtype, query.shape[2])
+    fits = strip is None and fits_varlen(query.device, query.dtype, query.shape[2])
     dropout = attention.config.attention_probs_dropout_prob if attention.training else 0.0
     window = getattr(attention, "one_sided_attn_window_size", max(lengths))  # of BERT: all
     context = banded_attention(
-        query, key, value, lengths, window, starts=starts if fits else None, dropout=dropout
+        query,
+        key,
+        value,
+        lengths,
+        window,
+        starts=starts if fits else None,
+        strip=strip,
+        dropout=dropout,
     )
     return feed_forward(layer, context.flatten(1), hidden)  # heads side by side: (T, D)
 
@@ -248,6 +258,7 @@ def banded_attention(
     window: int,
     *,
     starts: Tensor | None = None,
+    strip: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
     """Compute softmax attention inside a window around each token of a document.
@@ -261,6 +272,7 @@ def banded_attention(
         window: one-sided, at least 1.
         starts: (B + 1,) int32, the first token of each document, and T, for `varlen`, which the
             tensors must fit, see `fits_varlen`; None: `blocks`.
+        strip: biases that `blocks` adds to the scores, see `RelativeLongformer`.
         dropout: probability of dropping an attention weight, drawn from torch's default generator.
 
     Returns (T, H, head_dim), differentiable once.
@@ -286,7 +298,8 @@ def banded_attention(
     plan = blocks(lengths, window, size, step)
     scores = sum(_length(block.read_queries) * _length(block.read_keys) for block in plan)
     keeps = torch.is_grad_enabled() and scores * H * query.element_size() <= KEPT_WEIGHTS
-    return _BandedAttention.apply(query, key, value, plan, window, dropout, keeps)
+    bias = None if strip is None else block_biases(strip, size + step, window)
+    return _BandedAttention.apply(query, key, value, bias, plan, window, dropout, keeps)
 
 
 def fits_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
@@ -338,42 +351,69 @@ def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> lis
     return plan
 
 
+def block_biases(strip: Tensor, rows: int, window: int) -> Tensor:
+    """Return the biases of a block of so many queries with all their keys, (H, rows, columns).
+
+    The first query comes `window` tokens after the first key. Other blocks take parts of it.
+    """
+    columns = rows + 2 * window
+    along = of_offsets(strip, 1 - rows - window, columns - 1 - window)
+    return along.unfold(1, columns, 1).flip(1)
+
+
 def _length(tokens: slice) -> int:
     return tokens.stop - tokens.start
 
 
-def _weights(query: Tensor, key: Tensor, block: Block, window: int) -> tuple[Tensor, Tensor]:
+def _weights(
+    query: Tensor, key: Tensor, bias: Tensor | None, block: Block, window: int
+) -> tuple[Tensor, Tensor]:
     """Compute exp(scores) of one block, and its sum over the keys: their ratio is the softmax.
 
-    Keys that a query does not see have 0. query, key: of all tokens, (H, T, head_dim). Returns
-    (H, read queries, read keys) and (H, read queries, 1).
+    Keys that a query does not see have 0. query, key: of all tokens, (H, T, head_dim); bias: see
+    `block_biases`. Returns (H, read queries, read keys) and (H, read queries, 1).
     """
     # Each head multiplies all queries of the block with all keys that any of them sees.
     q = query[:, block.read_queries]
     # A product would copy keys that are not contiguous twice.
     k = key[:, block.read_keys].contiguous().mT
+    if bias is not None:
+        bias = bias[_of_block(block, window)]
     if q.is_cuda:
-        return _exponentials(q, k, block, window, shifts=True)
+        return _exponentials(q, k, bias, block, window, shifts=True)
     # To find the largest scores takes as long as all else, and few heads need it.
-    exponentials, sums = _exponentials(q, k, block, window, shifts=False)
+    exponentials, sums = _exponentials(q, k, bias, block, window, shifts=False)
     exact = sums[:, : _length(block.queries)].log2().abs() < EXACT
     heads = ~exact.all(1)[:, 0]  # (H,)
     if heads.any():
-        shifted = _exponentials(q[heads], k[heads], block, window, shifts=True)
+        bias = None if bias is None else bias[heads]
+        shifted = _exponentials(q[heads], k[heads], bias, block, window, shifts=True)
         exponentials[heads], sums[heads] = shifted
     return exponentials, sums
 
 
+def _of_block(block: Block, window: int) -> tuple[slice, slice, slice]:
+    """Return the part of `block_biases` that belongs to the scores of a block."""
+    # A block at the start of its document lacks keys before it.
+    first = window - (block.queries.start - block.keys.start)
+    rows = slice(_length(block.read_queries))
+    return slice(None), rows, slice(first, first + _length(block.read_keys))
+
+
 def _exponentials(
-    q: Tensor, k: Tensor, block: Block, window: int, *, shifts: bool
+    q: Tensor, k: Tensor, bias: Tensor | None, block: Block, window: int, *, shifts: bool
 ) -> tuple[Tensor, Tensor]:
-    """Compute `_weights` from the queries and the keys of one block.
+    """Compute `_weights` from the queries, the keys and the biases of one block.
 
     shifts: subtract the largest score of each query, so that no exponential overflows.
     """
     # A power of 2 takes half the time of one of e.
-    scale = math.log2(math.e) * q.shape[2] ** -0.5
-    scores = torch.baddbmm(q.new_empty(1), q, k, beta=0, alpha=scale)
+    beta = math.log2(math.e)
+    scale = beta * q.shape[2] ** -0.5
+    if bias is None:
+        beta = 0
+        bias = q.new_empty(1)
+    scores = torch.baddbmm(bias, q, k, beta=beta, alpha=scale)
     place = block.queries.start - block.keys.start  # of the first query among the keys
 
     def seen(matrix: Tensor) -> Tensor:
@@ -420,6 +460,7 @@ class _BandedAttention(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        bias: Tensor | None,
         plan: list[Block],
         window: int,
         share: float,
@@ -436,9 +477,10 @@ class _BandedAttention(torch.autograd.Function):
         noise = _Dropout(share, ctx.seed, query.device) if share else None
         kept = []
         all_sums = []
+        b = None if bias is None else bias.to(q.dtype)
         with torch.autocast(query.device.type, enabled=False):
             for block in plan:
-                weights, sums = _weights(q, k, block, window)
+                weights, sums = _weights(q, k, b, block, window)
                 if keeps:
                     kept.append(weights)
                 if noise is not None:
@@ -451,26 +493,30 @@ class _BandedAttention(torch.autograd.Function):
             if noise is not None:
                 o.mul_(noise.scale)
         sums = torch.cat(all_sums, 1)
-        ctx.save_for_backward(q, k, v, sums, *kept)
+        ctx.save_for_backward(q, k, v, b, sums, *kept)
         return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradients of query, key and value, block by block.
+        """Compute the gradients of query, key, value and bias, block by block.
 
         With P = softmax(Q K^T / c), O = P V and the gradient G of O: dV = P^T G, dP = G V^T, dS
-        follows from dP by the softmax's derivative, dQ = dS K / c, dK = dS^T Q / c. Neighbouring
-        blocks share keys, so dK and dV are sums over blocks.
+        follows from dP by the softmax's derivative, dQ = dS K / c, dK = dS^T Q / c, and that of the
+        bias is dS. Neighbouring blocks share keys, and all blocks biases, so these are sums over
+        blocks.
         """
-        q, k, v, sums, *kept = ctx.saved_tensors
+        q, k, v, b, sums, *kept = ctx.saved_tensors
         noise = _Dropout(ctx.share, ctx.seed, q.device) if ctx.share else None
         with torch.autocast(q.device.type, enabled=False):
             if noise is not None:
                 grad = grad * noise.scale
             g = grad.transpose(0, 1)  # (H, T, head_dim)
             dq, dk, dv = (g.new_zeros(g.shape) for _ in range(3))
-            again = (_weights(q, k, block, ctx.window)[0] for block in ctx.plan)
+            db = None
+            if b is not None:  # a sum over all blocks, which bfloat16 would round away
+                db = torch.zeros_like(b, dtype=torch.promote_types(b.dtype, torch.float32))
+            again = (_weights(q, k, b, block, ctx.window)[0] for block in ctx.plan)
             for block, weights in zip(ctx.plan, kept or again, strict=True):
                 # P of the block, without dropout: (H, read queries, read keys), like all below.
                 weights = weights / sums[:, block.read_queries]
@@ -491,8 +537,10 @@ class _BandedAttention(torch.autograd.Function):
                 dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
                 d_queries = torch.bmm(d_scores, k[:, block.read_keys])  # dQ = dS K
                 dq[:, block.queries] = d_queries[:, : _length(block.queries)]
+                if db is not None:
+                    db[_of_block(block, ctx.window)] += d_scores
             scale = q.shape[2] ** -0.5
             dq *= scale
             dk *= scale
         gradients = (tensor.transpose(0, 1) for tensor in (dq, dk, dv))  # (T, H, head_dim)
-        return *gradients, *[None] * 4
+        return *gradients, db, *[None] * 4

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 Pooling = Literal["mean", "lead", "first", "cls"]
 MEANS = ("mean", "lead")
 # Poolings of each encoder with a packed forward, then of those without.
-PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
+PACKED = tuple(product(loading.LONGFORMERS, ("mean", "lead", "first")))
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 PIECE = 64  # tokens summed one after the other
 # The limit of a tokenizer is a state of it, which is set and removed while a thread tokenises.

@@ -2,8 +2,9 @@
 
 Every release of sentence-transformers reads the folder, and so do stock `AutoModel` and
 `AutoTokenizer`. Two kinds need more. A lexical half and pooling "lead" are a file of code in the
-folder (`lexical_module`), which release 6 runs where it is allowed to. The Longformer with global
-attention on its first token needs release 5.4: its folder asks for the last hidden state of a
+folder (`lexical_module`), which release 6 runs where it is allowed to. The biases of MPNet are one,
+too (`relative`), which stock transformers runs. The Longformer with global attention on its first
+token needs release 5.4: its folder asks for the last hidden state of a
 `LongformerForSequenceClassification`, which sets that attention itself.
 
 The checksums of all other files are in `docemb.json`. The text of the card decides nothing.
@@ -28,11 +29,14 @@ from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import CARD, sealed, warn_once, write_bytes, write_text
 from docemb_lib.base.pretrained import PACKAGED, resolve
+from docemb_lib.packed import relative
+from docemb_lib.packed.relative import RelativeLongformerConfig
 from docemb_lib.student.encoder import MEANS, Encoder, Pooling
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GENERAL,
     GIVE_STUDENT,
+    LONGFORMERS,
     MODULES,
     SETTINGS,
     STUDENT,
@@ -56,6 +60,11 @@ BY_MODE: dict[tuple[str, bool], Pooling] = {
 }
 STOCK = "sentence_transformers.models"
 MODULE = CODE.removesuffix(".py")
+# The classes of `relative.py` for stock transformers.
+RELATIVE = {
+    "AutoConfig": "relative.RelativeLongformerConfig",
+    "AutoModel": "relative.RelativeLongformer",
+}
 WEIGHTS = "model.safetensors"
 POOLING = "1_Pooling"
 PROMPT = "default"  # the name of a student's prompt in its folder
@@ -80,9 +89,11 @@ def write_folder(
     files = [folder / WEIGHTS, folder / "config.json"]
     files += map(Path, student.tokenizer.save_pretrained(folder))
 
-    runs_code = student.pooling == "lead" or lexical is not None
+    is_relative = student.config.model_type == RelativeLongformerConfig.model_type
+    if is_relative:
+        files.append(shutil.copyfile(relative.__file__, folder / "relative.py"))
     first = f"{STOCK}.Transformer"
-    if runs_code:
+    if student.pooling == "lead" or lexical is not None:
         kind = "WeightedTransformer" if student.pooling == "lead" else "TextTransformer"
         first = f"{MODULE}.{kind}"
         files.append(shutil.copyfile(Path(__file__).with_name(CODE), folder / CODE))
@@ -124,6 +135,7 @@ def write_folder(
         card = student_card(student)
         if lexical is not None:
             card = with_lexical_half(card, lexical, "a collection")
+    runs_code = is_relative or first != f"{STOCK}.Transformer"
     write_text(folder / CARD, card.replace(*WITH_CODE) if runs_code else card)
     names = [file.relative_to(folder) for file in files if file.is_file()]
     write_text(folder / STUDENT, sealed(folder, {}, STUDENT, names))
@@ -141,7 +153,9 @@ def _write_model(student: Encoder, folder: Path) -> None:
     D = config.hidden_size
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
     # warning of missing weights and from drawing random ones. A row has D weights and a bias.
-    unused = {"pooler.dense": D} if config.model_type == "longformer" else {}
+    unused = {"pooler.dense": D} if config.model_type in LONGFORMERS else {}
+    if config.model_type == RelativeLongformerConfig.model_type:
+        config.auto_map = RELATIVE
     if student.pooling == "cls":
         config.architectures = ["LongformerForSequenceClassification"]
         config.num_labels = 1

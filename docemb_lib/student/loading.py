@@ -1,7 +1,8 @@
 """Pretrained encoders, heads and tokenizers are read as tensors and JSON, and converted.
 
 Code from a model never runs. A short encoder becomes a Longformer whose positions repeat the learnt
-ones (Beltagy et al. 2020, section 5), up to the encoder's own limit; a long one stays as it is.
+ones (Beltagy et al. 2020, section 5), up to the encoder's own limit; a long one stays as it is. The
+biases of MPNet, which depend on the offset of two tokens, are those of a `RelativeLongformer`.
 `path_or_id` is a folder or hub id of a transformers or sentence-transformers model. Each fault of a
 checkpoint raises InputError with one line.
 """
@@ -35,9 +36,14 @@ from docemb_lib.base import files, tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import one_line, require
 from docemb_lib.packed.forward import SHORT
+from docemb_lib.packed.relative import FARTHEST, RelativeLongformer, RelativeLongformerConfig
 
+AutoConfig.register(RelativeLongformerConfig.model_type, RelativeLongformerConfig)
+AutoModel.register(RelativeLongformerConfig, RelativeLongformer)
 logger = logging.getLogger(__name__)
-LONG = ("longformer", "modernbert")  # are students as they are
+CONVERTED = (*SHORT, "mpnet", "distilbert")  # become a Longformer
+LONGFORMERS = ("longformer", RelativeLongformerConfig.model_type)
+LONG = (*LONGFORMERS, "modernbert")  # are students as they are
 SHARED_FIELDS = [
     "vocab_size",
     "hidden_size",
@@ -51,9 +57,32 @@ SHARED_FIELDS = [
     "bos_token_id",
     "eos_token_id",
 ]
-DROPOUTS = {
-    "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
-    "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+MODERNBERT_DROPOUTS = ("embedding_dropout", "mlp_dropout", "attention_dropout")
+# A Longformer's names in DistilBERT, and what it and MPNet have no name for.
+OTHER_FIELDS = {
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+FIXED_FIELDS = {"type_vocab_size": 1, "layer_norm_eps": 1e-12}
+# Modules of MPNet and of DistilBERT, and a Longformer's names of them.
+OTHER_MODULES = {
+    "attention.LayerNorm.": "attention.output.LayerNorm.",
+    "attn.q.": "self.query.",
+    "attn.k.": "self.key.",
+    "attn.v.": "self.value.",
+    "attn.o.": "output.dense.",
+    "transformer.": "encoder.",
+    "q_lin.": "self.query.",
+    "k_lin.": "self.key.",
+    "v_lin.": "self.value.",
+    "out_lin.": "output.dense.",
+    "sa_layer_norm.": "attention.output.LayerNorm.",
+    "ffn.lin1.": "intermediate.dense.",
+    "ffn.lin2.": "output.dense.",
+    "output_layer_norm.": "output.LayerNorm.",
 }
 STUDENT = "docemb.json"  # the manifest of a saved student
 # Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
@@ -62,17 +91,20 @@ GENERAL = "config_sentence_transformers.json"
 # What to do, in an error.
 GIVE_STUDENT = (
     "Give the folder of a student; `docemb adapt MODEL CORPUS -o OUT` makes one of an encoder"
-    f" of type {', '.join(SHORT[:-1])} or {SHORT[-1]}."
+    f" of type {', '.join(CONVERTED[:-1])} or {CONVERTED[-1]}."
 )
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 LEAST_TOKENS = 3  # a word between two special tokens
 POSITIONS = "embeddings.position_embeddings.weight"
+TOKEN_TYPES = "embeddings.token_type_embeddings.weight"
+STRIP = "encoder.offset_bias"  # of a RelativeLongformer
 SETTINGS = "sentence_bert_config.json"
-# The names of the masked-language heads of BERT, RoBERTa and Longformer, and ModernBERT, without
-# their word embeddings.
+# The names of the masked-language heads of BERT, RoBERTa, MPNet and Longformer, ModernBERT, and
+# DistilBERT, without their word embeddings.
 HEAD = re.compile(
-    r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
-    r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
+    r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias)|vocab_)"
+    r"(?:projector\.(?=bias))?"
+    r"(?:(?P<layer>dense|transform|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
 
 
@@ -81,7 +113,7 @@ def no_student(name: str, kind: str) -> InputError:
 
     name: as the user gave it; kind: its `model_type`.
     """
-    if kind in SHORT:
+    if kind in CONVERTED:
         return InputError(
             f"The model {name} is a short encoder and no student. Make a student of it with "
             f"`docemb adapt {quote(name)} CORPUS -o OUT`, then give that folder."
@@ -97,7 +129,7 @@ def convert(
     attention_window: int | None,
     dropout: float | None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """Make a Longformer of a BERT- or RoBERTa-like encoder; others of `LONG` stay as they are.
+    """Make a Longformer of a short encoder of `CONVERTED`; others of `LONG` stay as they are.
 
     A Longformer is converted, too, to other layers, positions or windows. The arguments and errors
     are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections
@@ -120,10 +152,11 @@ def convert(
     positions_of_config = getattr(config, "position_embedding_type", "absolute")
     if positions_of_config != "absolute":
         kind += f" with positions of type {positions_of_config}"
-    if config.model_type not in (*SHORT, "longformer") or positions_of_config != "absolute":
+    is_known = config.model_type in (*CONVERTED, *LONGFORMERS)
+    if not is_known or positions_of_config != "absolute":
         raise InputError(
             f"{path_or_id}: {kind} cannot become a student, which has BERT's layers and learnt "
-            f"absolute positions; give one of type {', '.join((*SHORT, *LONG))}"
+            f"absolute positions; give one of type {', '.join((*CONVERTED, *LONG))}"
         )
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
     if not all(0 <= layer < config.num_hidden_layers for layer in keep):
@@ -136,21 +169,37 @@ def convert(
         windows = attention_window
     if isinstance(windows, int):
         windows = [windows] * config.num_hidden_layers
-    shared = {name: getattr(config, name) for name in (*SHARED_FIELDS, *DROPOUTS["longformer"])}
+    shared: dict[str, Any] = dict(FIXED_FIELDS)
+    for name in (*SHARED_FIELDS, *DROPOUTS):
+        other = OTHER_FIELDS.get(name, name) if config.model_type == "distilbert" else name
+        if hasattr(config, other):
+            shared[name] = getattr(config, other)
     tokenizer = load_tokenizer(path_or_id, max_tokens=max_tokens)
     if tokenizer.pad_token_id is not None:
         shared["pad_token_id"] = tokenizer.pad_token_id
-    target = LongformerConfig(
+    is_relative = config.model_type in ("mpnet", RelativeLongformerConfig.model_type)
+    target = (RelativeLongformerConfig if is_relative else LongformerConfig)(
         **shared,
         num_hidden_layers=len(keep),
         sep_token_id=getattr(config, "sep_token_id", None),
         max_position_embeddings=max_tokens + shared["pad_token_id"] + 1,
         attention_window=[windows[layer] for layer in keep],
     )
-    source = load_weights(path_or_id, config).state_dict()
+    encoder = load_weights(path_or_id, config)
+    source = {}
+    for name, tensor in encoder.state_dict().items():
+        for other, ours in OTHER_MODULES.items():
+            name = name.replace(other, ours)
+        source[name] = tensor
     unused = shared["pad_token_id"] + 1
     source[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens, unused)
-    model = LongformerModel(_with_dropout(target, dropout), add_pooling_layer=False)
+    source.setdefault(TOKEN_TYPES, torch.zeros(1, target.hidden_size))
+    if config.model_type == "mpnet":
+        example = torch.empty(1, 2 * FARTHEST + 1, 0)  # a document whose middle has all offsets
+        source[STRIP] = encoder.encoder.compute_position_bias(example)[0, :, FARTHEST]
+    target = _with_dropout(target, dropout)
+    new = RelativeLongformer if is_relative else LongformerModel
+    model = new(target, add_pooling_layer=False)
     weights = {}
     for name in model.state_dict():
         parts = name.split(".")
@@ -167,7 +216,7 @@ def positions(config: PretrainedConfig) -> int:
 
     A Longformer also has position rows up to the padding id's.
     """
-    reserved = config.pad_token_id + 1 if config.model_type == "longformer" else 0
+    reserved = config.pad_token_id + 1 if config.model_type in LONGFORMERS else 0
     return int(config.max_position_embeddings - reserved)
 
 
@@ -196,7 +245,7 @@ def load_config(path_or_id: str) -> PretrainedConfig:
         folder = transformer_subfolder(path_or_id)
         config = AutoConfig.from_pretrained(path_or_id, subfolder=folder, trust_remote_code=False)
     padding = getattr(config, "pad_token_id", None)
-    if config.model_type in (*SHORT, "longformer") and not isinstance(padding, int):
+    if config.model_type in (*CONVERTED, *LONGFORMERS) and not isinstance(padding, int):
         mend = "write the id of the tokenizer's padding token"
         raise InputError(f"{path_or_id}: config.json: pad_token_id is {padding!r}; {mend}")
     return config
@@ -209,11 +258,11 @@ def load_weights(path_or_id: str, config: PretrainedConfig) -> PreTrainedModel:
     """
     # Sizes are checked below, instead of by transformers with a report of many lines.
     options = {"config": config, "ignore_mismatched_sizes": True}
-    if config.model_type != "modernbert":
+    if config.model_type not in ("modernbert", "distilbert"):
         options["add_pooling_layer"] = False
     model, info = _load(AutoModel, path_or_id, "its weights cannot be loaded", **options)
     resized = [name for name, *_ in info["mismatched_keys"]]
-    further = [name for name in info["unexpected_keys"] if "encoder.layer." in name]
+    further = [name for name in info["unexpected_keys"] if ".layer." in name]
     misfits = [*info["missing_keys"], *resized, *further]
     if misfits:
         raise InputError(
@@ -238,8 +287,8 @@ def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
         if full_name in info["missing_keys"]:
             return None
         layer = name["layer"]
-        if layer and layer != "dense":
-            layer = "norm"
+        if layer:
+            layer = "dense" if layer in ("dense", "transform") else "norm"
         weights[f"{layer}.{name['kind']}" if layer else name["kind"]] = tensor
     if "dense.bias" not in weights:  # the dense layer and the norm of a ModernBERT have no bias
         for layer in ("dense", "norm"):
@@ -408,7 +457,8 @@ def _with_dropout(config: PretrainedConfig, dropout: float | None) -> Pretrained
     It is set before the model is built: ModernBERT has no layers for dropout 0.
     """
     if dropout is not None:
-        for field in DROPOUTS[config.model_type]:
+        is_longformer = config.model_type in LONGFORMERS
+        for field in DROPOUTS if is_longformer else MODERNBERT_DROPOUTS:
             setattr(config, field, dropout)
     return config
 
@@ -420,12 +470,12 @@ def _tile_positions(
 
     The `unused` rows, which no position of the Longformer has, come first. A sentence encoder was
     tuned on texts up to its own limit alone: with its further rows (MiniLM: 512 of 256), a student
-    is worse on validation splits. BERT counts positions from row 0, the others from the row after
-    the padding id's, as a Longformer does.
+    is worse on validation splits. BERT and DistilBERT count positions from row 0, the others from
+    the row after the padding id's, as a Longformer does.
     """
-    first = 0 if config.model_type == "bert" else config.pad_token_id + 1
+    first = 0 if config.model_type in ("bert", "distilbert") else config.pad_token_id + 1
     learnt = len(source) - first
-    if config.model_type in SHORT:
+    if config.model_type in CONVERTED:
         learnt = saved_max_tokens(path_or_id, positions=learnt)
     before = source.new_zeros(unused, source.shape[1])
     if first == unused:

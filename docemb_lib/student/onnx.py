@@ -3,8 +3,8 @@
 The exporter of transformers has no Longformer, because its stock attention depends on the length of
 a batch. Without global attention, a Longformer is a RoBERTa whose tokens see those inside their
 window (section 4.2 of the thesis). So the layers of a stock RoBERTa are exported with a mask for
-each window. They compute all scores of a document: time and memory grow with the square of its
-length.
+each window, to which MPNet's biases are added. They compute all scores of a document: time and
+memory grow with the square of its length.
 
 `packing` spends nothing on padding and is what `Student.embed` runs in torch.
 
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from transformers import RobertaConfig, RobertaModel
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.packed.relative import FARTHEST
 from docemb_lib.student.loading import SHARED_FIELDS
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class PaddedForward(nn.Module):
     forward.
     """
 
+    strip: Tensor
+
     def __init__(self, student: Student) -> None:
         super().__init__()
         if not student.packed:
@@ -49,8 +52,10 @@ class PaddedForward(nn.Module):
         names = (*SHARED_FIELDS, "num_hidden_layers", "max_position_embeddings")
         config = RobertaConfig(**{name: getattr(student.config, name) for name in names})
         self.model = RobertaModel(config, add_pooling_layer=False).eval()
-        # Only the projections for global attention are left out.
+        # Only the biases and the projections for global attention are left out.
         self.model.load_state_dict(student.model.state_dict(), strict=False)
+        strip = getattr(student.model.encoder, "offset_bias", torch.zeros(1, 2 * FARTHEST + 1))
+        self.register_buffer("strip", strip.detach().float().cpu())
         layers = student.model.encoder.layer
         self.windows = [layer.attention.self.one_sided_attn_window_size for layer in layers]
         self.pooling = student.pooling
@@ -63,11 +68,12 @@ class PaddedForward(nn.Module):
         follows the tokens of a document.
         """
         place = torch.arange(input_ids.shape[1])
-        distance = (place - place[:, None]).abs()  # (T, T)
+        offset = place - place[:, None]  # (T, T)
+        bias = self.strip[:, offset.clamp(-FARTHEST, FARTHEST) + FARTHEST]  # (1 or H, T, T)
         hidden = self.model.embeddings(input_ids)  # (B, T, D)
         for layer, window in zip(self.model.encoder.layer, self.windows, strict=True):
-            seen = (distance <= window) & (attention_mask[:, None, None] == 1)  # (B, 1, T, T)
-            hidden = layer(hidden, torch.where(seen, 0.0, UNSEEN))
+            seen = (offset.abs() <= window) & (attention_mask[:, None, None] == 1)  # (B, 1, T, T)
+            hidden = layer(hidden, torch.where(seen, bias, UNSEEN))
         if self.pooling == "first":
             return hidden[:, 0]
         weights = attention_mask * (1 + sum(more * (place < first) for first, more in self.leads))

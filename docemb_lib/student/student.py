@@ -111,7 +111,7 @@ class Student(Encoder):
         attention_window: int | None = None,
         dropout: float | None = None,
     ) -> Student:
-        """Convert a short BERT- or RoBERTa-like encoder, or take a long one as it is.
+        """Convert a short encoder of `loading.CONVERTED`, or take a long one as it is.
 
         The student is in eval mode, on the CPU; `loading.convert` describes the conversion. Raises
         InputError for other architectures, and for modules of sentence-transformers that a student
@@ -166,7 +166,8 @@ class Student(Encoder):
         """Write a sentence-transformers folder.
 
         card: its README with front matter; None writes a plain one. words: False leaves the
-        lexical half out, so that the folder holds no code unless `pooling` is "lead".
+        lexical half out, so that the folder holds no code unless `pooling` is "lead" or the
+        student was an MPNet.
         """
         if not str(folder):
             raise InputError("folder: the name is empty; name one")

@@ -122,6 +122,22 @@ def transformers_checkpointing(tmp_path):
     assert (layer(torch.ones(1)), called) == (2, [True])
 
 
+def transformers_longformer_products(tmp_path):
+    """`RelativeLongformer` adds its biases to these products, whose last axis is the offset."""
+    from transformers import LongformerConfig
+    from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
+
+    config = LongformerConfig(hidden_size=8, num_attention_heads=2, attention_window=[4])
+    attention = LongformerSelfAttention(config, 0)
+    query, key = torch.randn(2, 1, 8, 2, 4)  # (documents, tokens, heads, width) each
+    products = attention._sliding_chunks_query_key_matmul(query, key, 2)
+    for offset in range(-2, 3):
+        here = slice(max(0, -offset), 8 - max(0, offset))
+        there = slice(max(0, offset), 8 - max(0, -offset))
+        expected = (query[:, here] * key[:, there]).sum(-1)
+        torch.testing.assert_close(products[:, here, :, 2 + offset], expected)
+
+
 @pytest.mark.parametrize(
     "check",
     [
@@ -134,6 +150,7 @@ def transformers_checkpointing(tmp_path):
         torch_softmax_backward,
         transformers_one_gpu,
         transformers_checkpointing,
+        transformers_longformer_products,
     ],
 )
 def test_a_private_name_is_still_what_docemb_relies_on(check, tmp_path):

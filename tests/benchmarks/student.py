@@ -5,8 +5,9 @@
 Both have the same random weights and dropout 0, and take turns in one process on the same batches,
 of documents as long as those of the thesis. The model has three layers of MiniLM's size on a CPU,
 and is as large as longformer-base on a GPU, where the student is compiled. Stock computes in fp32,
-the student also in bf16 where the device is fast at it. Seconds are medians; memory is the peak of
-an update above the level before, in GiB. `--documents 2 --repeats 1` shows that all parts run.
+the student also in bf16 where the device is fast at it, and with biases by offset, all 0, as an
+MPNet has them. Seconds are medians; memory is the peak of an update above the level before, in GiB.
+`--documents 2 --repeats 1` shows that all parts run.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from transformers import LongformerConfig, LongformerModel
 from docemb_lib.base import __version__
 from docemb_lib.base.hardware import uses_bf16
 from docemb_lib.packed.packing import pack, token_batches
+from docemb_lib.packed.relative import RelativeLongformer, RelativeLongformerConfig
 from docemb_lib.student import Student
 
 WINDOW = 512  # both directions together
@@ -174,8 +176,15 @@ def main() -> None:
         ("stock", stock, partial(embed_by_stock, stock)),
         ("student fp32", student, partial(embed, False)),
     ]
+    biased = RelativeLongformer(RelativeLongformerConfig(**config.to_dict()), False).to(device)
+    biased.load_state_dict(stock.state_dict(), strict=False)
+    with_biases = Student(biased, student.tokenizer)
+    sides.append(("with biases fp32", with_biases, partial(embed_by_student, with_biases, False)))
     if uses_bf16(device):
         sides.append(("student bf16", student, partial(embed, True)))
+        sides.append(
+            ("with biases bf16", with_biases, partial(embed_by_student, with_biases, True))
+        )
     if device == "cuda":
         student.compile_if_possible(partial(forward, partial(embed, True), batches))
     forwards = {}

@@ -10,17 +10,26 @@ from docemb_lib.packed.forward import Block, banded_attention, blocks, fits_varl
 RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
 
-def dense_weights(query, key, lengths, window):
+def dense_weights(query, key, lengths, window, strip=None):
     """The slow obvious way: all T x T scores, masked. (H, T, T)"""
     document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     position = torch.arange(len(document))
     allowed = ((position[:, None] - position).abs() <= window) & (document[:, None] == document)
     scores = torch.einsum("ihd,jhd->hij", query, key) / query.shape[2] ** 0.5
+    if strip is not None:
+        scores = scores + strip[:, (position - position[:, None]).clamp(-128, 128) + 128]
     return scores.masked_fill(~allowed.to(scores.device), -torch.inf).softmax(-1)
 
 
-def dense_attention(query, key, value, lengths, window):
-    return torch.einsum("hij,jhd->ihd", dense_weights(query, key, lengths, window), value)
+def dense_attention(query, key, value, lengths, window, strip=None):
+    weights = dense_weights(query, key, lengths, window, strip)
+    return torch.einsum("hij,jhd->ihd", weights, value)
+
+
+def random_strip(heads):
+    """A bias of each head for the offsets from -128 to 128."""
+    generator = torch.Generator().manual_seed(2)
+    return 2 * torch.randn(heads, 257, dtype=torch.float64, generator=generator)
 
 
 def random_heads(T, *, heads, head_dim, seed=0):
@@ -56,29 +65,35 @@ def test_blocks_read_on_to_multiples_of_a_step():
 
 
 def attention_in_steps(
-    query, key, value, lengths, window, *, step, dropout=0.0, size=32, keeps=False
+    query, key, value, lengths, window, *, step, dropout=0.0, size=32, keeps=False, strip=None
 ):
     """Blocks of the shapes of bfloat16 on CPUs, but in double precision, so that rounding hides no
     error.
     """
     window = min(window, max(lengths))
     plan = blocks(lengths, window, size, step)
-    return forward._BandedAttention.apply(query, key, value, plan, window, dropout, keeps)
+    bias = None if strip is None else forward.block_biases(strip, size + step, window)
+    return forward._BandedAttention.apply(query, key, value, bias, plan, window, dropout, keeps)
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("step", [None, 64])
 @pytest.mark.parametrize(("heads", "head_dim"), [(3, 8), (1, 64), (2, 5)])
 @pytest.mark.parametrize("window", [1, 5, 64, 1000])
-def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads, head_dim, step):
+def test_attention_and_its_gradients_equal_dense_masked_attention(
+    window, heads, head_dim, step, biased
+):
     """Also where blocks read a multiple of `step` tokens."""
-    ours = [
+    ours = random_heads(sum(RAGGED), heads=heads, head_dim=head_dim)
+    if biased:
+        ours.append(random_strip(heads))
+    dense = [tensor.clone().requires_grad_() for tensor in ours]
+    for tensor in ours:
         tensor.requires_grad_()
-        for tensor in random_heads(sum(RAGGED), heads=heads, head_dim=head_dim)
-    ]
-    dense = [tensor.detach().clone().requires_grad_() for tensor in ours]
     attend = banded_attention if step is None else partial(attention_in_steps, step=step)
-    result = attend(*ours, RAGGED, window)
-    expected = dense_attention(*dense, RAGGED, window)
+    strips = [tensors[3] if biased else None for tensors in (ours, dense)]
+    result = attend(*ours[:3], RAGGED, window, strip=strips[0])
+    expected = dense_attention(*dense[:3], RAGGED, window, strips[1])
     torch.testing.assert_close(result, expected)
     weight = torch.randn(
         result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
@@ -89,17 +104,19 @@ def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads,
         torch.testing.assert_close(tensor.grad, reference.grad)
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_whose_exponentials_overflow_or_vanish_change_nothing(sign, dtype):
+def test_scores_whose_exponentials_overflow_or_vanish_change_nothing(sign, dtype, biased):
     """Of one head, whose tokens see themselves with scores of 800 or -800."""
     ours = [tensor.to(dtype) for tensor in random_heads(sum(RAGGED), heads=3, head_dim=8)]
     ours[0][:, 1] = 800 * 8**0.5 * torch.nn.functional.normalize(ours[0][:, 1], dim=1)
     ours[1][:, 1] = sign * ours[0][:, 1] / (800 * 8**0.5)
     dense = [tensor.double().requires_grad_() for tensor in ours]
     ours = [tensor.requires_grad_() for tensor in ours]
-    result = banded_attention(*ours, RAGGED, 40)
-    expected = dense_attention(*dense, RAGGED, 40)
+    strip = random_strip(3) if biased else None
+    result = banded_attention(*ours, RAGGED, 40, strip=strip if strip is None else strip.to(dtype))
+    expected = dense_attention(*dense, RAGGED, 40, strip)
     torch.testing.assert_close(result.double(), expected, rtol=1e-3, atol=1e-3)
     result.sum().backward()
     expected.sum().backward()

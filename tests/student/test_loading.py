@@ -169,13 +169,13 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
             hf.RobertaConfig(position_embedding_type="relative_key"),
             "type roberta with positions of type relative_key cannot .* absolute positions; give",
         ),
-        (hf.MPNetConfig(), "type mpnet cannot become a student, .* give one of type bert, roberta"),
+        (hf.AlbertConfig(), "type albert cannot become a student, .* of type bert, .* distilbert,"),
     ],
 )
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    said = "type mpnet, and a student is longformer or modernbert. .* `docemb adapt MODEL "
+    said = "type albert, and a student is longformer or .* modernbert. .* `docemb adapt MODEL "
     if config.model_type == "roberta":
         said = "is a short encoder and no student. .* `docemb adapt "
     refused(said, Student.load, tmp_path)
@@ -257,6 +257,8 @@ MODELS = [
     (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
     (hf.LongformerForMaskedLM, LONG),
     (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
+    (hf.MPNetForMaskedLM, hf.MPNetConfig(**SIZES)),
+    (hf.DistilBertForMaskedLM, hf.DistilBertConfig(**SIZES)),
 ]
 
 
@@ -273,7 +275,8 @@ def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(
             if "bias" in name or "norm" in name.lower():
                 parameter.uniform_()
     model.save_pretrained(tmp_path)
-    head = MaskedLanguageHead(16, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
+    fixed = 1e-12 if config.model_type == "distilbert" else 1e-5
+    head = MaskedLanguageHead(16, 50, norm_eps=getattr(config, "layer_norm_eps", fixed))
     head.load_state_dict(load_masked_head(str(tmp_path)))
     ids = torch.randint(3, 50, (1, 12))
     labels = torch.where(torch.rand(1, 12) < 0.4, ids, NO_LABEL)
@@ -300,6 +303,14 @@ KINDS = {
     "roberta": (hf.RobertaConfig, hf.RobertaModel, OF_ROBERTA, XLM_R, 1),
     "xlm-roberta": (hf.XLMRobertaConfig, hf.XLMRobertaModel, OF_ROBERTA, XLM_R, 1),
     "camembert": (hf.CamembertConfig, hf.CamembertModel, OF_ROBERTA, XLM_R, 1),
+    "mpnet": (hf.MPNetConfig, hf.MPNetModel, OF_ROBERTA, XLM_R, 1),
+    "distilbert": (
+        hf.DistilBertConfig,
+        hf.DistilBertModel,
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
+        BERT,
+        0,
+    ),
     # A padding id that is neither 0 nor 1
     "bert-late-padding": (hf.BertConfig, hf.BertModel, ["<s>", "</s>", "<unk>", "<pad>"], XLM_R, 0),
 }
@@ -319,11 +330,13 @@ def encoder_of(kind, folder, *, mode="mean", prompts=None, **pooling_options):
         special_tokens=[(name, vocabulary[name]) for name in (first, last)],
     )
     tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
-    positions = LIMIT if config_class is hf.BertConfig else LIMIT + padding + 1
+    from_row_0 = config_class in (hf.BertConfig, hf.DistilBertConfig)
+    positions = LIMIT if from_row_0 else LIMIT + padding + 1
     sizes = TINY | {"vocab_size": len(vocabulary), "max_position_embeddings": positions}
     config = config_class(**sizes, pad_token_id=padding, initializer_range=0.3)
     torch.manual_seed(0)
-    model_class(config, add_pooling_layer=False).save_pretrained(folder / "plain")
+    without_pooler = {} if kind == "distilbert" else {"add_pooling_layer": False}
+    model_class(config, **without_pooler).save_pretrained(folder / "plain")
     tokenizer.save_pretrained(folder / "plain")
     modules = [Transformer(str(folder / "plain"), max_seq_length=LIMIT)]
     modules.append(Pooling(16, pooling_mode=mode, **pooling_options))
@@ -355,7 +368,10 @@ def test_a_converted_encoder_gives_the_embeddings_of_sentence_transformers(tmp_p
     expected = stock.encode(TEXTS)
     np.testing.assert_allclose(student.embed(TEXTS, bf16=False), expected, atol=1e-5)
     student.save(tmp_path / "student")
-    again = SentenceTransformer(str(tmp_path / "student"), device="cpu")
+    runs_code = kind == "mpnet"
+    again = SentenceTransformer(
+        str(tmp_path / "student"), device="cpu", trust_remote_code=runs_code
+    )
     np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
 
 
@@ -363,7 +379,9 @@ def positions(model):
     return model.embeddings.position_embeddings.weight
 
 
-@pytest.mark.parametrize(("kind", "first"), [("bert", 0), ("roberta", 2)])
+@pytest.mark.parametrize(
+    ("kind", "first"), [("bert", 0), ("distilbert", 0), ("roberta", 2), ("mpnet", 2)]
+)
 def test_positions_repeat_after_the_rows_that_no_token_has(tmp_path, kind, first):
     _, folder = encoder_of(kind, tmp_path)
     own = positions(hf.AutoModel.from_pretrained(folder))[first:]
