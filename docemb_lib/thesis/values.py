@@ -236,12 +236,12 @@ def baseline_name(kind: str, form: str) -> str | None:
 def paper_name(key: Run, model: Mapping[Hashable, Any], *, is_own: bool) -> str | None:
     """The name in the SimDE paper's Table 2 of a model of a run of its notebook; None: it has none.
 
-    model: a row of `Final.models`; is_own: whether it is the student of the run. A student that
-    reads more than BERT is the paper's Longformer.
+    model: a row of `Final.models`; is_own: whether it is the student of the run. A student whose
+    halves may be longer than BERT reads is the paper's Longformer.
     """
     if model["form"] != Form.SAVED:
         return None
-    is_long = key.profile.student.max_tokens > BERT_TOKENS
+    is_long = (key.profile.simde.max_tokens or key.profile.student.max_tokens) > BERT_TOKENS
     match model["kind"]:
         case Kind.UNTRAINED:
             return "Longformer" if is_long else "BERT"

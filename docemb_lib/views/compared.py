@@ -7,7 +7,7 @@ from docemb_lib.runs.models import models_of_table
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.settings.notebooks import CHAPTER_4
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
 
@@ -19,7 +19,8 @@ def recorded(run: Run, final: Final | None = None) -> Scores:
     many documents and with the same seed. The name of a student that is taken already is replaced
     by the label of its run.
 
-    final: the final evaluation; its students are those of other final evaluations.
+    final: the final evaluation; its students are those of other final evaluations. Beside a student
+    that learns from pairs of texts they are the distilled ones, too, from any number of documents.
     """
     models = {}
     of_run = models_of_table((final or run.evaluation).models)
@@ -27,15 +28,19 @@ def recorded(run: Run, final: Final | None = None) -> Scores:
     for model in of_run:
         models[names[model.label]] = model
     fingerprints = {model.fingerprint for model in of_run}
-    size = run.only("documents", "seed")
-    for notebook in [run.registered] if final is not None else CHAPTER_4:
+    notebooks = [run.registered] if final is not None else CHAPTER_4
+    size = ["documents", "seed"]
+    if run.self_supervised:
+        notebooks = [run.registered, EVALUATION]
+        size.remove("documents")
+    for notebook in notebooks:
         for record in sorted(run.comparable(notebook.name), key=lambda record: record.label):
             key = run.of_record(record)
-            name = student_name(key.profile.parameters)
+            name = student_name(key.profile.parameters, from_pairs=key.self_supervised)
             if name in models or not key.trains:
                 name = typeset(record.label)
             student = recorded_model(record, record.label, name)
-            if student is None or key.only("documents", "seed") != size:
+            if student is None or key.only(*size) != run.only(*size):
                 continue
             if student.fingerprint not in fingerprints:  # two notebooks may share a student
                 models[name] = student
