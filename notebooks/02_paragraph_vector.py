@@ -92,8 +92,8 @@ for threshold in (2, 5):
 #
 # ## A Doc2Vec with the thesis' settings
 #
-# Ten lines of gensim. A file holds a document in each line; for DM it is read by an iterable, because gensim's reader of
-# files does not draw the size of a window.
+# Ten lines of gensim. A file holds a document in each line; for DM it is read by an iterable, because gensim's reader
+# of files does not draw the size of a window.
 
 # %%
 from gensim.models.doc2vec import Doc2Vec, TaggedLineDocument
@@ -212,9 +212,9 @@ columns = ["loss with its own vector", "with another document's", "words it pred
 pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(3)
 
 # %% [markdown]
-# The words are those that the document's vector predicts more strongly than the mean vector, most of all first. Frequent
-# ones, such as *is*, *this* and *the*, tell the style of a document, not its topic. Another document's vector costs DBOW
-# more than DM, where neighbouring words tell most of what comes next: DM needs its document vector less.
+# The words are those that the document's vector predicts more strongly than the mean vector, most of all first.
+# Frequent ones, such as *is*, *this* and *the*, tell the style of a document, not its topic. Another document's vector
+# costs DBOW more than DM, where neighbouring words tell most of what comes next: DM needs its document vector less.
 #
 # ## This run, and the others of its plan
 #
@@ -234,8 +234,8 @@ print(run.model.label, "·", run.model.embed(texts[:1]).shape[1], "dimensions")
 # %% [markdown]
 # ## Neighbours
 #
-# Do near documents have a topic in common? Here are the nearest three to three held-out pages, then how often the nearest
-# page is of the same package, and how often it is one that the page refers to.
+# Do near documents have a topic in common? Here are the nearest three to three held-out pages, then how often the
+# nearest page is of the same package, and how often it is one that the page refers to.
 
 # %%
 from docemb_lib.evaluation.retrieval import unit
@@ -343,8 +343,8 @@ if len(long_enough):
         print(f"{name}: mean reciprocal rank of {len(ranks)} pages {ranks.mean():.3f}")
 
 # %% [markdown]
-# SBERT finds more pages by what it has not read than Paragraph Vector by what it has: the beginning of a page tells what
-# its end will be about, while the vector of a short text is learnt from few words.
+# SBERT finds more pages by what it has not read than Paragraph Vector by what it has: the beginning of a page tells
+# what its end will be about, while the vector of a short text is learnt from few words.
 #
 # ## What it adds to SBERT
 #
@@ -402,8 +402,8 @@ run.save_figure(figure, "beside-sbert", intervals)
 # feature for each word, some ten thousands of them, so that no projection of a student's embedding ends as wide.
 #
 # **Shortcuts.** The pages of a package share names and phrases (`>>>`, *Parameters*, `torch`), so that `package` can be
-# told from a few words without any topic. `see-also-retrieval` asks for the topic within a package: compare the marks of
-# both tasks in the figure.
+# told from a few words without any topic. `see-also-retrieval` asks for the topic within a package: compare the marks
+# of both tasks in the figure.
 #
 # ## Beside the thesis
 #
@@ -434,9 +434,10 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 #
 # ## Try it
 #
-# * `docemb run 02 -p dm=False -p vector_size=100 -p preprocess=none` (20 s): does DBOW of 100 dimensions add less to SBERT
-#   than that of 512?
-# * `docemb run 02 -p min_count=10%` (20 s): DM without the words that occur less than 20 times; does it lose on both tasks?
+# * `docemb run 02 -p dm=False -p vector_size=100 -p preprocess=none` (20 s): does DBOW of 100 dimensions add less to
+#   SBERT than that of 512?
+# * `docemb run 02 -p min_count=10%` (20 s): DM without the words that occur less than 20 times; does it lose on both
+#   tasks?
 # * `docemb run 05 -p contextual_teacher=DBOW -p "student_projection=384(ReLU)x2048(ReLU)x512"` (two minutes): is the
 #   student of DBOW 512 better than that of PV 200?
 #

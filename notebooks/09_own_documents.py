@@ -17,8 +17,11 @@
 # %% [markdown]
 # # 09 · Your own documents
 #
-# What is in this collection of long documents? Name a folder or a data file and run all cells: neighbours of a text, a
-# map, groups with their words, related documents, and how good all this is.
+# What is in this collection of long documents, and is the student that `docemb adapt` makes of it worth having? Name a
+# folder or a data file and run all cells: neighbours of a text, groups with their words, a map, related documents, and
+# where there are links or labels, scores beside what needs no student. Nothing is trained, and
+# [08_adapt](08_adapt.ipynb) makes the same student step by step. Without a name the collection is installed
+# documentation.
 
 # %% tags=["parameters"]
 path = None  # a folder of .txt/.md files, or a .jsonl, .csv, .tsv or .parquet file; None: installed documentation
@@ -39,8 +42,6 @@ save_to = None  # a new folder for the student; None: it is not saved
 from docemb_lib import Student, figures
 from docemb_lib.base.progress import log_to_notebook
 
-import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -56,53 +57,43 @@ log_to_notebook()
 
 # %%
 from docemb_lib.corpus.installed_docs import installed_docs
-from docemb_lib.evaluation.judged import read_links
 from docemb_lib.corpus.reader import Problems, local_documents, read_rows
+from docemb_lib.evaluation.judged import read_links
 
-PACKAGES = ["networkx", "numpy", "pandas", "scipy", "sklearn"]
 
-
-def read(place: str | None) -> pd.DataFrame:
+def read() -> pd.DataFrame:
     """A row for each document: id, text, source, see_also, and further fields of a data file."""
-    if place is None:
-        return pd.DataFrame(installed_docs(PACKAGES))
-    file = Path(place)
+    if path is None:
+        return pd.DataFrame(installed_docs(["networkx", "numpy", "pandas", "scipy", "sklearn"]))
+    file = Path(path)
     rows = pd.DataFrame(local_documents(file, text_field=text_field, id_field=id_field))
+    if links is not None:
+        grades = read_links(Path(links), {*rows["id"]})
+        rows["see_also"] = [tuple(grades.get(id, ())) for id in rows["id"]]
     if file.is_file():
         fields = pd.DataFrame([row.fields for row in read_rows(file, Problems())])
-        further = [name for name in fields if name not in {*rows, id_field}]
-        return rows.join(fields[further])
+        rows = rows.join(fields[[name for name in fields if name not in {*rows, id_field}]])
     return rows
 
 
 # %%
-def add_links(rows: pd.DataFrame, file: str) -> pd.DataFrame:
-    """The rows with `see_also` as the file says."""
-    grades = read_links(Path(file), {*rows["id"]})
-    see_also = []
-    for id in rows["id"]:
-        see_also.append(tuple(other for other, grade in grades.get(id, {}).items() if grade > 0))
-    return rows.assign(see_also=see_also)
-
-
-# %%
 def draw(rows: pd.DataFrame, count: int) -> pd.DataFrame:
-    """`count` rows at random, each followed by those to which it refers."""
+    """`count` rows at random, each followed by those to which it refers; first those that refer to others."""
     see_also = dict(zip(rows["id"], rows["see_also"], strict=True))
     drawn = {}
     for id in rows["id"].sample(frac=1, random_state=seed):
         drawn |= dict.fromkeys(each for each in (id, *see_also[id]) if each in see_also)
         if len(drawn) >= count:
             break
-    return rows.set_index("id", drop=False).loc[list(drawn)[:count]]
+    ids = list(drawn)[:count]
+    among = set(ids)
+    ids.sort(key=lambda id: among.isdisjoint(see_also[id]))
+    return rows.set_index("id", drop=False).loc[ids].reset_index(drop=True)
 
 
-# %%
-everything = read(path)
-if links is not None:
-    everything = add_links(everything, links)
+everything = read()
 different = everything.drop_duplicates("text")
-collection = draw(different, documents or len(different)).reset_index(drop=True)
+collection = draw(different, documents or len(different))
 texts = collection["text"].tolist()
 repeated = len(everything) - len(different)
 print(f"{len(everything)} documents read, {repeated} with an earlier one's text left out", end=", ")
@@ -111,15 +102,15 @@ print(f"{len(texts)} taken")
 # %% [markdown]
 # ## Adapt
 #
-# As `docemb adapt`: the encoder becomes a student that reads 4,096 tokens; the beginning of a document counts more in
-# its mean. A half fitted on the words of the collection stands beside it. Nothing is trained. `adapted` names a student
-# for which this is done; what `docemb adapt` has read is not read again.
+# The encoder becomes a student that reads 4,096 tokens; the beginning of a document counts more in its mean, and a half
+# fitted on the words of the collection stands beside it. `adapted` names a student for which this is done; what `docemb
+# adapt` has read is not read again.
 
 # %%
 from docemb_lib.runs.models import student_embeddings
 from docemb_lib.student.export import encoder_pooling
+from docemb_lib.teachers import LSA, SBERT
 
-started = time.perf_counter()
 if adapted is None:
     pooling = encoder_pooling(encoder).replace("mean", "lead")
     student = Student.from_encoder(encoder, pooling=pooling, attention_window=256)
@@ -128,25 +119,34 @@ if adapted is None:
 else:
     student = Student.load(adapted)
     Y = student_embeddings(Path(adapted), texts)
-seconds = time.perf_counter() - started
-print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {seconds:.0f} s")
-print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")
 if save_to is not None:
     student.save(save_to)
+print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's", end="; ")
+print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")
 
 # %%
+sbert = SBERT(encoder, long="chunks")
 encoded = student.tokenize(texts)
 collection["length"] = [len(ids) for ids in encoded.sequences]
-ax = plt.figure(figsize=(figures.WIDTH, 2.4)).gca()
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
 ax.hist(collection["length"], bins=np.geomspace(8, student.max_tokens + 1, 40))
-ax.axvline(256, color=figures.PALETTE["structural"], label="read by all-MiniLM-L6-v2")
+ax.axvline(
+    sbert.max_tokens, color=figures.PALETTE["structural"], label="read by the encoder at once"
+)
 ax.set(xscale="log", xlabel="tokens", ylabel="documents")
 ax.xaxis.set_major_formatter("{x:,.0f}")
-ax.set_title(f"{encoded.truncated} documents are longer than the student reads")
-legend = ax.legend()
+ax.legend()
+share = np.minimum(collection["length"], sbert.max_tokens).sum() / collection["length"].sum()
+read_whole = len(texts) - encoded.truncated
+print(
+    f"The first {sbert.max_tokens} tokens hold {share:.0%} of these {len(texts)} documents;",
+    end=" ",
+)
+print(f"the student reads {read_whole} of them to their end.")
 
 # %% [markdown]
 # ## Neighbours of a text
+
 
 # %%
 def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
@@ -163,19 +163,20 @@ nearest(student.embed([query])[0]).style.hide().format(precision=3)
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
-# without a student), and words alone. ✓ is a neighbour with the label of its document.
+# without a student), and words alone. ✓ is a neighbour with the label of its document. Documents with links come first.
 
 # %%
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.teachers import LSA, SBERT
 from docemb_lib.widgets import Neighbourhoods, Pool, neighbour_browser
 
 truncated = SBERT(encoder).embed(texts)
-sbert = SBERT(encoder, long="chunks")
-chunks = sbert.embed(texts, truncated)  # the truncated text is the first chunk
 lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
 models = {"student": student, "SBERT-chunks": sbert, "LSA": lsa}
-spaces = {"student": Y, "SBERT-chunks": unit(chunks), "LSA": unit(lsa.embed(texts))}
+spaces = {
+    "student": Y,
+    "SBERT-chunks": unit(sbert.embed(texts, truncated)),  # the truncated text is the first chunk
+    "LSA": unit(lsa.embed(texts)),
+}
 label_of = collection[label].astype(str)
 labels_differ = label_of.nunique() > 1  # otherwise every neighbour were right
 
@@ -214,7 +215,9 @@ from sklearn.cluster import KMeans
 from sklearn.feature_extraction.text import CountVectorizer
 
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}]{2,}")  # letters with their marks
-counter = CountVectorizer(stop_words="english", tokenizer=WORD.findall, token_pattern=None, min_df=2)
+counter = CountVectorizer(
+    stop_words="english", tokenizer=WORD.findall, token_pattern=None, min_df=2
+)
 
 
 def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:
@@ -238,7 +241,8 @@ collection.groupby("group").agg(**summary)
 # %% [markdown]
 # ## Map
 #
-# Near documents stay near in t-SNE; large distances mean little.
+# Near documents stay near in t-SNE; large distances mean little. Three words of each group stand at its middle; the
+# outermost per cent of the documents lies outside.
 
 # %%
 from ipywidgets import Dropdown
@@ -250,13 +254,21 @@ from docemb_lib.widgets import explore
 perplexity = min(30, (len(texts) - 1) / 3)
 tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
 plane = tsne.fit_transform(Y)  # (N, 2)
+low, high = np.quantile(plane, [0.005, 0.995], axis=0)
+margin = 0.05 * (high - low)
+limits = np.stack([low - margin, high + margin])
 
 
 def draw_map(colour: str) -> list[Figure]:
     """The documents in the plane, coloured by a column."""
-    figure = Figure(figsize=(figures.WIDTH, 4))
+    figure = Figure(figsize=(figures.WIDTH, 4.5))
+    ax = figure.subplots()
     points = collection.assign(first=plane[:, 0], second=plane[:, 1])
-    figures.plot_plane(points, colour=colour, ax=figure.subplots())
+    figures.plot_plane(points, colour=colour, legend=colour != "group", ax=ax)
+    for group, words in enumerate(described if colour == "group" else ()):
+        middle = np.median(plane[kmeans.labels_ == group], axis=0)
+        ax.text(*middle, "\n".join(words.split(", ")[:3]), ha="center", va="center", weight="bold")
+    ax.set(xlim=limits[:, 0], ylim=limits[:, 1])
     return [figure]
 
 
@@ -267,6 +279,7 @@ explore(draw_map, colour=Dropdown(options=colours))
 
 # %% [markdown]
 # ## Related documents
+
 
 # %%
 def close_pairs(count: int = 10) -> pd.DataFrame:
@@ -282,6 +295,8 @@ def close_pairs(count: int = 10) -> pd.DataFrame:
 close_pairs().style.hide().format(precision=3)
 
 # %% [markdown]
+# The closest pairs show what may be a copy.
+#
 # ## How good is it?
 #
 # Links and labels can answer. Related pages: are linked documents near (MAP)? The label: does a logistic regression
@@ -325,70 +340,67 @@ if len(set(classes[labelled])) > 1:
     scorers[label] = score_labels
 
 
-# %%
-from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
+# %% [markdown]
+# Differences are those of the student minus another model, as `docemb evaluate` prints them, with 95% intervals. A
+# point is hollow where a paired permutation test, corrected for their number, shows no difference.
 
-models = {**spaces, "SBERT truncated": truncated, "encoder's half": Y[:, : student.dim]}
+# %% tags=["picture"]
+from docemb_lib.evaluation.scoreboard import told
+from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
+from docemb_lib.runs.kinds import Kind
+
+KINDS = {
+    "SBERT-chunks": Kind.SBERT_CHUNKS,
+    "LSA": Kind.TASK_LSA,
+    f"SBERT-{sbert.max_tokens}": Kind.SBERT_TRUNCATED,
+    "encoder's half": Kind.UNTRAINED,
+}
+compared = [*spaces.values(), truncated, Y[:, : student.dim]]
 scores = {}
-for name, X in models.items():
+for name, X in zip(["student", *KINDS], compared, strict=True):
     scores[name] = {task: score(X) for task, score in scorers.items()}
-if not scorers:
-    print("There are neither links nor labels: give links=FILE or label=FIELD.")
-    print("Without them no measure chooses a model reliably; the student has words and meaning.")
-else:
+if scorers:
+    beside = {name: {"student": scores["student"], name: scores[name]} for name in KINDS}
+    tests = pd.concat([differences(both, name) for name, both in beside.items()])
+    tests = verdicts(tests.reset_index(drop=True))
+    kinds = tests["reference"].map(KINDS)
+    rows = tests.assign(model=tests["reference"], value=tests["difference"], kind=kinds)
+    figure = figures.plot_rows(rows, panel="task")
+    for ax in figure.axes:
+        ax.axvline(0, color=figures.GREY, linewidth=0.8)
+        ax.set_xlabel("student minus this model")
+    plt.show()
     intervals = score_intervals(scores)
     intervals = intervals[intervals["metric"].isin(["map", "accuracy", "mean"])]
     display(intervals.pivot(index="model", columns="task", values="value").round(3))
-    columns = ["task", "model", "difference", "low", "high", "p_holm", "verdict", "detectable"]
-    tests = verdicts(differences(scores, "student"))
-    display(tests[columns].round(3).style.hide())
-
-# %% [markdown]
-# Differences are those of a model minus the student, with 95% intervals and paired permutation tests, corrected for
-# their number. *Detectable* is the difference that as many examples can show.
-#
-# **Without labels** no measure chose the best model reliably ([tried](../outputs/published/archive/proxies.md)).
-
-# %% [markdown]
-# ## In BERTopic
-#
-# BERTopic takes any embeddings. Without UMAP and HDBSCAN, `pip install --no-deps bertopic plotly` is enough.
-
-# %%
-from sklearn.decomposition import PCA
-
-if find_spec("bertopic") is None:
-    print("bertopic is not installed.")
 else:
-    from bertopic import BERTopic
-
-    topics = BERTopic(
-        umap_model=PCA(5, random_state=seed),
-        hdbscan_model=KMeans(min(groups, len(texts)), n_init=10, random_state=seed),
-        vectorizer_model=CountVectorizer(stop_words="english"),
-    ).fit(texts, Y)
-    display(topics.get_topic_info()[["Topic", "Count", "Name"]].style.hide())
+    print("There are neither links nor labels: give links=FILE or label=FIELD.")
+    print("Without them no measure chooses a model reliably; the student has words and meaning.")
 
 # %% [markdown]
-# ## Conclusion
+# **Shortcuts.** A label such as a package can be told from a few names that its documents share; links inside a package
+# ask for more. **Without labels** no measure chose the best model reliably
+# ([tried](../outputs/published/archive/proxies.md)).
+#
+# ## Try it
+#
+# * `documents = 1000` (three times as long): does the student's lead over LSA grow with the collection?
+# * `encoder` another sentence encoder, such as a multilingual one (as long): do the groups keep their words?
+# * `label` another field, or a file of `links` (as long): is the student still ahead?
+#
+# ## What was found
 
-# %% tags=["conclusion"]
-from docemb_lib.evaluation.scoreboard import told
-
-share = np.minimum(collection["length"], 256).sum() / collection["length"].sum()
-print(f"The first 256 tokens hold {share:.0%} of these {len(texts)} documents;", end=" ")
-print(f"the student reads {len(texts) - encoded.truncated} of them to their end.")
+# %% tags=["found"]
 for name in ("SBERT-chunks", "LSA") if scorers else ():
-    both = {"student": scores["student"], name: scores[name]}
-    print(f"Beside {name} it is {told(verdicts(differences(both, name)))}.")
-words = collection["group"].mode()[0].partition(": ")[2]
-print(f"The words of the largest group are {words}.")
+    print(f"Beside {name} the student is {told(verdicts(differences(beside[name], name)))}.")
+largest = collection["group"].mode()[0].partition(": ")[2]
+print(f"The words of the largest of {len(described)} groups are {largest}.")
 
 # %% [markdown]
 # **References.** Burian (2023), *Document embedding using Transformers*, master thesis, Institute of Formal and Applied
-# Linguistics, Charles University, Prague, which 00 to 06 follow; this notebook trains nothing. Beltagy et al. (2020),
-# *Longformer*. Grootendorst (2022), *BERTopic: Neural topic modeling with a class-based TF-IDF procedure*. van der
-# Maaten and Hinton (2008), *Visualizing data using t-SNE*.
+# Linguistics, Charles University, Prague, which 00 to 06 follow. Beltagy et al. (2020), *Longformer*. Grootendorst
+# (2022), *BERTopic: Neural topic modeling with a class-based TF-IDF procedure*. van der Maaten and Hinton (2008),
+# *Visualizing data using t-SNE*.
 #
 # `docemb adapt`, `docemb embed` and `docemb evaluate` do the same in a terminal ([own
-# documents](../docs/own-documents.md)).
+# documents](../docs/own-documents.md)); BERTopic takes the same embeddings.

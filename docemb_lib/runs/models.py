@@ -386,21 +386,17 @@ def _side_by_side(first: np.ndarray, second: np.ndarray, fitted: int | None) -> 
     return np.concatenate([np.sqrt(1 - w) * X.numpy(), np.sqrt(w) * Y.numpy()], axis=1)
 
 
-def published_model(name: str, prompt: str = "", *, pooling: str | None = None) -> Model:
+def published_model(name: str, prompt: str = "") -> Model:
     """A model as sentence-transformers runs it.
 
-    prompt: stands before every text; pooling: replaces the pooling of the model.
+    prompt: stands before every text.
     """
 
     def embed(texts: list[str]) -> np.ndarray:
         model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
-        if pooling:
-            model[1].pooling_mode = pooling
         return model.encode(texts, prompt=prompt or None, show_progress_bar=False)
 
     parts = ["sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt]
-    if pooling:
-        parts.append(f"{pooling} pooling")
     fingerprint = "/".join(filter(None, parts))
     return Model(Identity(Kind.PUBLISHED, name=name), Embedder(name, fingerprint, embed))
 

@@ -155,8 +155,6 @@ class Run(RunFolder):
         names = [] if self.corpus.is_built else profile.models
         if self.is_final:
             names += profile.evaluation.beside
-        if self.self_supervised and profile.simde.sentence_encoder:
-            names.append(profile.simde.sentence_encoder)
         return names
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -361,9 +361,6 @@ class SimDE(Section):
     max_tokens: MaxTokens | None = None
     # Of the student while it is trained; None: as student.dropout
     dropout: Share | None = None
-    # Encoder of the sentences that 07_simde compares (Table 5), pooled by [CLS]: a hub id or an
-    # absolute path; None: the structural teacher as it is
-    sentence_encoder: str | None = None
     # The paper's values for BERT; its Longformer had batches of 12. Warm-up and decay are BERT's,
     # since the paper gives none.
     training: Training = Training(batch_size=36, learning_rate=5e-5, weight_decay=0.01)

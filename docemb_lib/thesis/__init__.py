@@ -7,7 +7,7 @@ tables, and the settings of a run beside its paper.
 """
 
 from docemb_lib.thesis.claims import SECTION as CLAIMS
-from docemb_lib.thesis.claims import better, claim_table, in_figure, in_paper, in_table, others
+from docemb_lib.thesis.claims import better, claim_table, in_figure, in_table, others
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
@@ -33,7 +33,6 @@ __all__ = [
     "corpus_tables",
     "deviations",
     "in_figure",
-    "in_paper",
     "in_table",
     "others",
     "over_recorded_seeds",

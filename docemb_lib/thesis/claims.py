@@ -1,7 +1,7 @@
 """What the thesis says of the order of models, on its own numbers and on recorded scores.
 
 A claim is a line of the chapter that it belongs to: `better(compared, says, [first], [second])`,
-where `compared` is what a figure or a table shows, see `in_figure`, `in_table` and `in_paper`.
+where `compared` is what a figure or a table shows, see `in_figure` and `in_table`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,11 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import ALPHA, Scores, decided_by, differences, holm
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import Final
 from docemb_lib.thesis.comparison import Finals, recorded_in_figures
 from docemb_lib.thesis.values import (
     FIGURES,
     baseline_label,
     is_of_thesis,
-    paper_name,
     published,
     rows_of,
     thesis_tasks,
@@ -177,19 +175,6 @@ def in_table(
         if len(asked) == len(tasks):
             of_tasks[name] = asked
     return Compared(values, of_tasks, tests=True)
-
-
-def in_paper(run: Run, final: Final, *, round_: str = "all") -> Compared:
-    """Table 2 of the SimDE paper in macro-F1, and the models of this run."""
-    rows = published("simde").query("metric == 'f1_macro' and round == @round_")
-    names = {}
-    for model in models_of_table(final.models):
-        (row,) = final.models[final.models["model"] == model.label].to_dict("records")
-        name = paper_name(run, row, is_own=model.label == run.label)
-        if name is not None:
-            names[name] = model
-    scores = _scores_of(run, names, round_)
-    return Compared(rows.groupby("model")[["value"]].mean(), scores, tests=False)
 
 
 def _scores_of(run: Run, models: Mapping[str, Model], round_: str | None = None) -> Scores:

@@ -6,7 +6,6 @@ their values were measured on the vector graphics, with an error of about 0.0003
 accuracy is relative to the models of one figure: do not compare values of different figures.
 """
 
-from collections.abc import Hashable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -31,12 +30,6 @@ IN_TABLE_5_7 = {
 }
 # The labels of baselines in the figures of the thesis.
 IN_FIGURES = {**IN_TABLE_5_7, **contextual_names(THESIS)}
-BERT_TOKENS = 512
-# The models of others in Table 2 of the SimDE paper.
-OF_OTHERS = {
-    "princeton-nlp/unsup-simcse-bert-base-uncased": "SimCSE",
-    "allenai/longformer-base-4096": "Longformer",
-}
 # The columns in which `scores_of_runs` has the published box of a run, and what matplotlib's `bxp`
 # calls them.
 PUBLISHED_BOX = {
@@ -231,24 +224,3 @@ def final_name(key: Run) -> str | None:
 def baseline_name(kind: str, form: str) -> str | None:
     """The name in Table 5.7 of a baseline of any width; None if the table lacks it."""
     return IN_TABLE_5_7.get(Kind(kind)) if form == Form.SAVED else None
-
-
-def paper_name(key: Run, model: Mapping[Hashable, Any], *, is_own: bool) -> str | None:
-    """The name in the SimDE paper's Table 2 of a model of a run of its notebook; None: it has none.
-
-    model: a row of `Final.models`; is_own: whether it is the student of the run. A student whose
-    halves may be longer than BERT reads is the paper's Longformer.
-    """
-    if model["form"] != Form.SAVED:
-        return None
-    is_long = (key.profile.simde.max_tokens or key.profile.student.max_tokens) > BERT_TOKENS
-    match model["kind"]:
-        case Kind.UNTRAINED:
-            return "Longformer" if is_long else "BERT"
-        case Kind.PUBLISHED:
-            return OF_OTHERS.get(model["name"])
-        case Kind.STUDENT if is_own and not key.taught:
-            if key.profile.parameters.pairs == "dropout":
-                return "SimCSE_long"
-            return "SimDE_long" if is_long else "SimDE_bert"
-    return None

@@ -29,6 +29,7 @@ RIGHT = {
     "TF-IDF": (90, 90),
     "DM": (70, 30),
 }
+OTHERS = (70, 70)
 COSINE = {"notebook": "03_structural", "structural_loss": "cosine"}
 MARGIN = {"notebook": "03_structural", "structural_loss": "max-margin"}
 BOTH = {"structural_loss": "cosine", "contextual_teacher": "PV", "max_structural_len": None}
@@ -54,7 +55,7 @@ def last_run(make_run, monkeypatch):
         scores = {}
         for model in models:
             # A model has the answers that belong to its fingerprint, whatever it is called.
-            right = RIGHT[model.fingerprint]
+            right = RIGHT.get(model.fingerprint, OTHERS)
             scores[model.label] = dict(zip(names, map(score, right), strict=True))
         return {"all": scores}
 
@@ -100,6 +101,21 @@ def test_recorded_models_have_short_names_and_are_compared_by_paired_tests(last_
     assert "better on package (+.200, p < .001); worse on halves (-.200, p < .001)" in said
     missing = "Not compared, because it is not recorded: S (mse)."
     assert views.compared(scores, "S (mse)", "start") == missing
+
+
+def test_a_student_of_pairs_stands_beside_final_students_of_any_number_of_documents(last_run):
+    distilled = {"notebook": "06_evaluation", "contextual_teacher": None, "documents": 30}
+    other_seed = {**distilled, "structural_loss": "mse", "seed": 1}
+    pairs = {"notebook": "07_simde", "pairs": "dropout"}
+    run = last_run(distilled, other_seed, pairs, {"notebook": "07_simde", "pairs": "halves"})
+    assert run.profile.parameters.documents != distilled["documents"]
+    scores = views.recorded(run, run.evaluation)
+    assert {name for name in scores if name.startswith("S")} >= {
+        "SimDE",
+        "SimCSE",
+        "S (cosine) masked",
+    }
+    assert not any("mse" in name for name in scores)
 
 
 def test_a_run_is_compared_with_its_start_on_each_task(concluded):
