@@ -248,7 +248,7 @@ run.save_figure(ax, "halves")
 #
 # Test splits, as in 06, with its recorded students, which the teachers have taught.
 
-# %%
+# %% tags=["picture"]
 from docemb_lib.evaluation.uncertainty import OVERALL, score_intervals
 from docemb_lib.runs.kinds import Form, Kind
 
@@ -256,10 +256,10 @@ final = run.evaluate()
 scores = views.recorded(run, final)
 references = figures.short_names(run, run.references)
 SHOWN = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.TASK_LSA)
-shown = set()
+shown = []
 for each in run.references:
     if each.kind in SHOWN and each.form == Form.SAVED:
-        shown.add(references[each.label])
+        shown.append(references[each.label])
 
 
 def learns_from(name):
@@ -274,7 +274,6 @@ intervals = score_intervals({name: scores[name] for name in [*students, *shown]}
 intervals = intervals[intervals["task"] != OVERALL]
 teaching = intervals["model"].map(learns_from)
 
-# %% tags=["picture"]
 figure = figures.plot_rows(
     intervals.assign(learns_from=teaching), hue="learns_from", by="learns from"
 )
