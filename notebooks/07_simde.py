@@ -241,7 +241,7 @@ figures.plot_distances(distances, distance="cosine", kinds=KINDS, ax=ax)
 run.save_figure(ax, "halves")
 
 # %% [markdown]
-# TF-IDF matches halves better than any student: the task alone does not ask for meaning, and a low loss is no proof of
+# TF-IDF matches halves better than the student: the task alone does not ask for meaning, and a low loss is no proof of
 # it. Only other tasks show what has been learnt.
 #
 # ## Beside distillation
