@@ -178,15 +178,14 @@ run.save_figure(figure, "batch")
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
-ax = figures.plot_history(train_history, validation_history)
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
+figures.plot_history(train_history, validation_history, ax=ax)
 run.save_figure(ax, "training", validation_history)
 count = run.profile.parameters.documents
 updates = int(validation_history["step"].max())
 before, trained = validation_history.iloc[0], validation_history.iloc[-1]
-print(
-    f"{updates} updates on {count:,} documents: loss {before['loss']:.3f} → {trained['loss']:.3f}",
-    end=", ",
-)
+print(f"{updates} updates on {count:,} documents")
+print(f"loss {before['loss']:.3f} → {trained['loss']:.3f}; at chance {np.log(size):.3f}")
 print(f"mean cosine distance of two documents {before['spread']:.2f} → {trained['spread']:.2f}")
 
 # %% [markdown]
@@ -274,9 +273,8 @@ intervals = score_intervals({name: scores[name] for name in [*students, *shown]}
 intervals = intervals[intervals["task"] != OVERALL]
 teaching = intervals["model"].map(learns_from)
 
-figure = figures.plot_rows(
-    intervals.assign(learns_from=teaching), hue="learns_from", by="learns from"
-)
+intervals = intervals.assign(teaching=teaching)
+figure = figures.plot_rows(intervals, hue="teaching", by="learns from")
 figure.axes[0].set_xlabel("mean score of the test splits")
 run.save_figure(figure, "beside-distillation", intervals)
 sizes = {run.of_record(each).counting["documents"] for each in run.comparable("06_evaluation")}
@@ -349,17 +347,13 @@ for task, of_task in few.groupby("task", sort=False):
     _, ax = plt.subplots(figsize=(figures.WIDTH, 2.8))
     palette = figures.series_colors(f1["model"])
     sns.lineplot(f1, x="per_class", y="value", **look, palette=palette, ax=ax)
-    ax.set(
-        xlabel="training examples of each class", ylabel="macro-F1, mean of ten draws", title=task
-    )
+    ax.set(xlabel="training examples of each class", ylabel="macro-F1 (ten draws)", title=task)
     sns.move_legend(ax, **figures.BESIDE)
     run.save_figure(ax, f"few-shot-{task}", of_task)
     least = f1["per_class"].min()
     means = f1[f1["per_class"] == least].groupby("model", sort=False)["value"].mean()
-    gain = means[student] - means[start]
-    print(
-        f"{task}, {least} of each class: {student} {means[student]:.3f}, {gain:+.3f} beside its start"
-    )
+    print(f"{task}, {least} of each class: {student} {means[student]:.3f}", end=", ")
+    print(f"{means[student] - means[start]:+.3f} beside its start")
 
 # %% [markdown]
 # With few labels what an embedding holds on its own counts more, so that models lie further apart than with all of
