@@ -378,6 +378,7 @@ if lsa is not None:
     candidates[f"LSA {run.profile.contextual_teachers.lsa_dim}"] = lsa
 
 # %% tags=["picture"]
+from docemb_lib.evaluation.scoreboard import over_tasks
 from docemb_lib.evaluation.uncertainty import score_intervals
 
 start = names[sbert.label]
@@ -386,7 +387,7 @@ for name, model in candidates.items():
     compared += [model.called(name), side_by_side(sbert, model, f"{start} ⊕ {name}")]
 (scores,) = run.scorer.by_round(compared).values()  # validation splits have one round
 intervals = score_intervals(scores)
-means = intervals[intervals["task"] == intervals["task"].iloc[-1]].set_index("model")["value"]
+means = over_tasks(intervals).set_index("model")["value"]
 intervals = intervals[intervals["task"].isin(run.profile.evaluation.sweep_tasks)]
 beside = intervals["model"].str.contains("⊕").map({True: f"beside {start}", False: "alone"})
 
@@ -444,7 +445,7 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 # ## What was found
 
 # %% tags=["found"]
-from docemb_lib.evaluation.scoreboard import UNCLEAR, listed, over_tasks, p_value
+from docemb_lib.evaluation.scoreboard import UNCLEAR, listed, p_value
 from docemb_lib.evaluation.uncertainty import differences, verdicts
 from docemb_lib.thesis.comparison import LINES
 

@@ -486,6 +486,9 @@ for table in (thesis.beside_paper(final.scores), of_few):
         display(figures.table(table, names))
 
 # %% [markdown]
+# A document twice shares every word, so that its two embeddings are near from the start and little is left to learn;
+# halves have to be matched.
+#
 # ## Try it
 #
 # * `docemb run 07 -p documents=2000` (ten times as long as with 200): do more pairs help, or has the encoder all that
