@@ -457,8 +457,9 @@ for name, difference, p, verdict in over_tasks(tests)[columns].itertuples(index=
     shown = ", not shown" if verdict == UNCLEAR else ""
     added.append(f"{name.partition('⊕ ')[2]} {difference:+.3f} ({p_value(p)}{shown})")
 print(LINES.fill(f"In the mean over tasks, a teacher adds to {start}: {listed(added)}."))
-best = means[[name for name in sides if name != f"{start} ⊕ {own}"]].idxmax()
-print(views.compared(scores, f"{start} ⊕ {own}", best))
+rivals = [name for name in sides if name != f"{start} ⊕ {own}"]
+if rivals:
+    print(views.compared(scores, f"{start} ⊕ {own}", means[rivals].idxmax()))
 if found_by_ending:
     print(views.compared(found_by_ending, own, start))
 
