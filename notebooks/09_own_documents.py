@@ -391,8 +391,11 @@ else:
 # ## What was found
 
 # %% tags=["found"]
+from docemb_lib.thesis.comparison import LINES
+
 for name in ("SBERT-chunks", "LSA") if scorers else ():
-    print(f"Beside {name} the student is {told(verdicts(differences(beside[name], name)))}.")
+    of_name = tests[tests["reference"] == name]
+    print(LINES.fill(f"Beside {name} the student is {told(of_name)}."))
 largest = collection["group"].mode()[0].partition(": ")[2]
 print(f"The words of the largest of {len(described)} groups are {largest}.")
 
