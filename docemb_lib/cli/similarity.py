@@ -23,7 +23,7 @@ def given_text(argument: str) -> str:
     Raises InputError for a blank text and for the name of a file that is not there.
     """
     text = well_formed(argument)
-    is_name = len(text.split()) == 1 and Path(text).suffix[1:].isidentifier()
+    is_name = len(text.split()) == 1 and "/" in text
     with suppress(OSError):  # a text may be too long for a name
         if Path(argument).is_file():
             text = "".join(lines_of(Path(argument)))
