@@ -418,8 +418,8 @@ sentences = [
     f"the structural teacher reads; their beginnings hold {of_teacher:.0%} of all text.",
     f"The {len(held_out)} documents of the tasks are {relation} those of training (median",
     f"{held_out.median():.0f} tokens against {tokens.median():.0f}, {p_value(p)}), and",
-    f"{(held_out > limit).mean():.0%} are beyond the teacher, so that the tasks can show what a",
-    f"long context is worth. The smallest has {examples} test examples, from which a score of .800 is",
+    f"{(held_out > limit).mean():.0%} are beyond the teacher: these can show what a long context",
+    f"is worth. The smallest task has {examples} test examples, from which a score of .800 is",
     f"known to [{low:.3f}, {high:.3f}].",
 ]
 print(LINES.fill(" ".join(sentences)))
