@@ -359,15 +359,12 @@ print(views.compared(scores, cut_name, sbert))
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.settings.labels import student_name
 
-for record in run.comparable():
-    names[record.label] = student_name(run.of_record(record).profile.parameters)
-read = {}
-for model in [*views.students_of_runs(run), *run.references]:
-    is_student = model.kind == Kind.STUDENT
-    if isinstance(model.embedder, Embedder) and (is_student or model.label in deciding):
-        read[model.label] = model
+read = [*views.students_of_runs(run).values(), run.untrained]
+for model in run.references:
+    if isinstance(model.embedder, Embedder) and model.label in deciding:
+        read.append(model)
 versions = views.documents_to_read(run)
-endings = views.endings([*read.values()], versions).rename(names)
+endings = views.endings(read, versions).rename(names)
 endings = endings.sort_values("ending")
 table = pd.DataFrame({"model": endings.index, "mean": endings.index.map(means)})
 table["ending"] = [with_interval(*row) for row in endings.to_numpy()]
@@ -436,7 +433,8 @@ if len(run.roles) == 2:
         print(LINES.fill(said), end="\n\n")
 beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
 worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
-end, start = (with_interval(*endings.loc[name]) for name in (student, "start"))
+own = names[run.model.label]
+end, start = (with_interval(*endings.loc[name]) for name in (own, "start"))
 said = f"What {student} reads beyond the first {limit} tokens is worth {worth}, and with each doubling"
 said += f" of the length it gains {slope:+.3f} on {sbert} ({p_value(p_trend)}); the end of a document"
 said += f" counts {end} times as much as the beginning (before training {start})."
