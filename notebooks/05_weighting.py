@@ -410,16 +410,15 @@ floor = reading["mean"][names[run.untrained.label]] - 0.03
 along = [name for name, each in students.items() if each.max_structural_len is None]
 along = reading.loc[reading.index.isin(along) & (reading["mean"] > floor)].sort_values("ending")
 ax.plot(along["ending"], along["mean"], color=figures.PALETTE["student"], linewidth=0.7)
+colours = figures.series_colors(reading.index)
 for row in reading.itertuples():
-    color = figures.colour_of(kinds[row.Index])
+    color = colours[row.Index]
     height = max(row.mean, floor)
     label = row.Index if height == row.mean else f"{row.Index}: {row.mean:.2f} ↓"
-    place = -13 if kinds[row.Index] in ("student", "untrained") and height > floor else 6
+    marker = "o" if kinds[row.Index] in ("student", "untrained") else "D"
     ax.plot([row.low, row.high], [height] * 2, color=color, alpha=0.4)
-    ax.plot(row.ending, height, "o", color=color)
-    look = {"textcoords": "offset points", "ha": "center", "color": color}
-    at_point = (row.ending, height)
-    ax.annotate(label, at_point, (0, place), **look)
+    ax.plot(row.ending, height, marker, color=color, label=label)
+ax.legend(**figures.BESIDE)
 ax.axvline(1, color=figures.GREY, linestyle=":")
 ax.set_xscale("symlog", linthresh=0.02)
 ax.set_xticks([0, 0.01, 0.1, 1], ["0", ".01", ".1", "1"])
@@ -429,7 +428,7 @@ run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 
 # %% [markdown]
 # At the left stand the models that do not read the end; on the dotted line it counts as much as the beginning, and right
-# of it more. Bars are 95% intervals of the ending. The thin line joins the students of the sweep over λ, from SBERT alone
+# of it more. Circles are students, diamonds their references; bars are 95% intervals of the ending. The thin line joins the students of the sweep over λ, from SBERT alone
 # at its left end on.
 
 # %%

@@ -92,7 +92,10 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
             if note:
                 console.print(f"{run.notebook}  {run.label}: {note}")
     for run in [*(final or done)][-1:] if whole_plan else done:
-        console.print(f"\n{run.notebook}  {run.label}\n{said_by(run, 'found')}\n")
+        found = said_by(run, "found")
+        console.print(
+            "\n".join(["", f"{run.notebook}  {run.label}", *([found, ""] if found else [])])
+        )
         if run in [*final][-1:]:
             _print_deciding(run, final)
         console.print(said_by(run, "conclusion"))

@@ -202,7 +202,11 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
             "".join(f'{{"text": "a {n}"}}\n' for n in range(59)),
             "few.jsonl: it holds 59 different documents, and a student needs 60 or more; add some",
         ),
-        ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to a file"),
+        (
+            "none.csv",
+            "id,text\n",
+            "none.csv: it holds no document (rows, .txt or .md files); add some",
+        ),
         ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, row 1: the text is blank"),
     ],
 )
