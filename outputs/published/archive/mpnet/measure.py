@@ -1,9 +1,12 @@
-"""Compares `docemb adapt` with MPNet and with MiniLM: `python mpnet.py MPNET DATA MANUALS INTO`.
+"""Compares `docemb adapt` with MPNet and with MiniLM.
+
+    python measure.py MPNET DATA MANUALS INTO TASK ...
 
 MPNET is the folder of all-mpnet-base-v2 (or its hub id). DATA holds wiki_seealso/ and peps/
 (corpus.jsonl.gz: id, text; relevance.tsv: two ids a line) and newsgroups20.jsonl.gz (id, text,
-label, split). MANUALS holds linux.jsonl.gz and linux.tsv, which `../archive/manuals/prepare.py`
-makes. INTO gets the dense embeddings, which a second run reads, and the two tables.
+label, split). MANUALS holds linux.jsonl.gz and linux.tsv, which `../manuals/prepare.py`
+makes. INTO gets the dense embeddings, which a second run reads, and the two tables. The tasks are
+20news, linux, seealso and peps.
 """
 
 import gzip
@@ -23,10 +26,11 @@ from docemb_lib import Student
 from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval
 from docemb_lib.evaluation.tasks import Score, Task
 from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
+from docemb_lib.settings.sections import HeadSettings
 
 MAX_TOKENS = 1024  # of a document, for the dense half
 WINDOW = 256  # as in `docemb adapt`
-PAGES, ARTICLES, POSTS = 180, 150, 200  # posts of each split
+PAGES, ARTICLES, POSTS = 150, 110, 200  # posts of each split
 FORMS = ("adapted", "dense half")
 
 
@@ -91,10 +95,14 @@ def scores_of(name: str, encoder: str, task: Task, into: Path) -> dict[str, Scor
     student.adapt(texts, embed=lambda sample: np.stack([row_of[text] for text in sample]))
     half = student.lexical
     adapted = half.join(torch.from_numpy(dense), half.lexical(texts)).numpy()
-    return dict(zip(FORMS, map(task.score, (adapted, dense)), strict=True))
+    head = HeadSettings(hidden=0)  # a logistic regression
+    return {
+        form: task.score(rows, head=head)
+        for form, rows in zip(FORMS, (adapted, dense), strict=True)
+    }
 
 
-def main(mpnet: str, data: Path, manuals: Path, into: Path) -> None:
+def main(mpnet: str, data: Path, manuals: Path, into: Path, names: list[str]) -> None:
     into.mkdir(parents=True, exist_ok=True)
     corpus = "corpus.jsonl.gz"
     tasks: list[Task] = [
@@ -107,20 +115,19 @@ def main(mpnet: str, data: Path, manuals: Path, into: Path) -> None:
     ]
     encoders = {"MiniLM": "all-MiniLM-L6-v2", "MPNet": mpnet}
     scores: dict[str, dict[str, Score]] = defaultdict(dict)
-    for task in tasks:
+    for task in (task for task in tasks if task.name in names):
         for name, encoder in encoders.items():
             for form, score in scores_of(name, encoder, task, into).items():
                 scores[f"{name}, {form}"][task.name] = score
-        print(score_intervals(scores).round(3).to_string(), flush=True)
     tests = []
     for form in FORMS:
         pair = {f"{name}, {form}": scores[f"{name}, {form}"] for name in encoders}
         tests.append(differences(pair, f"MiniLM, {form}"))
     tables = {"tasks": score_intervals(scores), "differences": verdicts(pd.concat(tests))}
     for name, table in tables.items():
-        table.to_csv(into / f"mpnet-{name}.csv", index=False, float_format="%.4f")
+        table.to_csv(into / f"{name}.csv", index=False, float_format="%.4f")
         print(table.round(3).to_string())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(Path, sys.argv[2:]))
+    main(sys.argv[1], *map(Path, sys.argv[2:5]), sys.argv[5:])
