@@ -67,8 +67,7 @@ class Problems:
 
     def pass_over(self, file: Path) -> None:
         """Count a file that is not read, by its kind."""
-        kind = file.name if file.suffix.lower() in TEXTS else file.suffix.lower()
-        self.left_out[kind or "without an ending"] += 1
+        self.left_out[file.suffix.lower() or "without an ending"] += 1
 
     def end(self, place: object) -> None:
         """Say in one line what is left out of a place."""
@@ -178,12 +177,13 @@ def local_documents(
 def _folder_rows(folder: Path, prefix: str, problems: Problems) -> Iterator[Row]:
     """Yield the text files of a folder as rows, with prefix and path as their ids."""
     for file in visible_files(folder):
-        about = file.parent == folder and file.stem.upper() in ABOUT
-        if file.suffix.lower() in TEXTS and not about:
+        if file.suffix.lower() not in TEXTS:
+            problems.pass_over(file)
+        elif file.parent == folder and file.stem.upper() in ABOUT:
+            problems.left_out[file.name] += 1
+        else:
             with problems.collecting():
                 yield text_row(file, id=(prefix / file.relative_to(folder)).as_posix())
-        else:
-            problems.pass_over(file)
 
 
 def text_row(file: Path, **fields: str) -> Row:
