@@ -367,3 +367,6 @@ def test_the_pooling_of_an_encoder_is_kept_or_refused(tmp_path, refused, modules
         assert encoder_pooling(str(tmp_path)) == pooling
     else:
         refused(pooling, encoder_pooling, str(tmp_path))
+        config = json.dumps({"model_type": "bert", "pad_token_id": 0})
+        write_files(tmp_path, {f"0_{modules[0]}/config.json": config})
+        refused(pooling, Student.from_encoder, tmp_path)
