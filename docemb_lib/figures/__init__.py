@@ -7,7 +7,6 @@ that they are legible on a light and on a dark page.
 from docemb_lib.figures.documents import plot_distances, plot_plane
 from docemb_lib.figures.names import named, short_names, table
 from docemb_lib.figures.results import (
-    plot_differences,
     plot_history,
     plot_lines,
     plot_rows,
@@ -32,7 +31,6 @@ __all__ = [
     "WIDTH",
     "colour_of",
     "named",
-    "plot_differences",
     "plot_distances",
     "plot_history",
     "plot_lines",

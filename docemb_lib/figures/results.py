@@ -184,21 +184,6 @@ def plot_runs(
     return figure
 
 
-def plot_differences(comparison: pd.DataFrame, *, reference: str) -> Figure:
-    """Draw the difference of each model to the reference by task, see `plot_rows`.
-
-    comparison: see `runs.scores.Final`.
-    """
-    rows = comparison[comparison["reference"] == reference]
-    figure = plot_rows(rows.assign(value=rows["difference"]), panel="task")
-    for ax in figure.axes:
-        ax.axvline(0, color=GREY, linewidth=0.8)
-        ax.set_xlabel(f"{ax.get_xlabel()}, minus that of {reference}")
-    fills = "filled: difference shown; hollow: none shown,"
-    figure.supxlabel(f"{fills} by tests corrected for their number (Holm), as intervals are not")
-    return figure
-
-
 # ---- lines
 
 

@@ -13,7 +13,6 @@ from docemb_lib.thesis.comparison import (
     best_of_chapter_4,
     deviations,
     recorded_finals,
-    runs_by_figure,
     scores_of_runs,
     table_5_7,
 )
@@ -35,7 +34,6 @@ __all__ = [
     "over_recorded_seeds",
     "published",
     "recorded_finals",
-    "runs_by_figure",
     "scores_of_runs",
     "settings",
     "table",

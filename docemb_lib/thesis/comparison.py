@@ -30,7 +30,6 @@ from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STR
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
-    PUBLISHED_BOX,
     ThesisValues,
     baseline_name,
     cells_of,
@@ -71,36 +70,9 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     (see `ThesisValues`) and its box (see `PUBLISHED_BOX`). Equal labels get the parameters that
     differ.
     """
-    return _rows_of(run, entries_beside(run, scores), ThesisValues(run.notebook, run.profile))
-
-
-def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`scores_of_runs`, and if several figures have runs of these, a frame with the values of each.
-
-    The first frame, "runs", has no values of the thesis then.
-    """
     entries = entries_beside(run, scores)
-    # Runs of the structural notebook, which are beside them, are in several figures.
-    keys = [entry.key for entry in entries if entry.key.notebook == run.notebook]
-    runs = _rows_of(run, entries, ThesisValues(run.notebook, run.profile))
-    of_figures = {}
-    for figure in FIGURES:
-        if figure.notebook == run.notebook:
-            thesis = ThesisValues(run.notebook, run.profile, figure.source)
-            if any(thesis.of_run(key) is not None for key in keys):
-                of_figures[f"runs, {figure.source}"] = _rows_of(run, entries, thesis)
-    if len(of_figures) < 2:
-        return {"runs": runs}
-    unknown = dict.fromkeys(["thesis", *PUBLISHED_BOX], float("nan"))
-    return {"runs": runs.assign(**unknown), **of_figures}
-
-
-def _rows_of(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
-    """What `scores_of_runs` returns for these entries, beside these values."""
     groups = [_group(run.registered.coloured_by, entry.key) for entry in entries]
-    rows = _with_baselines(entries, groups, thesis)
-    if thesis.source is not None:
-        rows = rows[rows["thesis"].notna()]
+    rows = _with_baselines(entries, groups, ThesisValues(run.notebook, run.profile))
     order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 

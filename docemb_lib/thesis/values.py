@@ -108,22 +108,21 @@ class ThesisValues:
 
     If several figures show a run, the figure with the structural loss of the profile's parameters
     counts, then the first in `FIGURES`. The final notebook has the values of Figure 4.12, the four
-    best students of chapter 4. With `source`, only the values of this figure count.
+    best students of chapter 4.
     """
 
-    def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
-        self.source = source
+    def __init__(self, notebook: str, profile: Profile) -> None:
         self.legend = "thesis" if is_of_thesis(profile) else "thesis, with other tasks or models"
         # Rows of the figures by `Run.cell`, and those of baselines by the label in the thesis.
         self.runs: dict[str, pd.Series] = {}
         self.baselines: dict[str, pd.Series] = {}
-        figures = [f for f in FIGURES if f.notebook == notebook and source in (None, f.source)]
+        figures = [figure for figure in FIGURES if figure.notebook == notebook]
         for figure in sorted(figures, key=lambda figure: not _has_loss(figure, profile)):
             rows = rows_of(figure)
             by_label = dict(rows.iterrows())
             for cell, label in cells_of(figure, profile).items():
                 self.runs.setdefault(cell, by_label[label])
-            if source or _has_loss(figure, profile):
+            if _has_loss(figure, profile):
                 for baseline, row in rows[rows["kind"] == BASELINE].iterrows():
                     self.baselines.setdefault(str(baseline), row)
 

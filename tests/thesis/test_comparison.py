@@ -15,7 +15,6 @@ from docemb_lib.thesis import (
     deviations,
     published,
     recorded_finals,
-    runs_by_figure,
     scores_of_runs,
     table_5_7,
 )
@@ -169,20 +168,6 @@ def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
     run = a_run("03_structural", structural_loss="mse")
     assert table_of(run)["thesis"].dropna().to_dict() == {run.label: 0.7973, BASELINE: 0.9093}
     assert other.label in table_of(run).index
-
-
-def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, small):
-    cosine, other = (grid(f"weighting-{name}", small)[0] for name in ("cosine", "max-margin"))
-    with_scores("03_structural", structural_loss="cosine")
-    run = a_run(**cosine)
-    assert [*runs_by_figure(run, scores_of(run.label, 0.2))] == ["runs"]
-    margin = with_scores(**other).label
-    frames = runs_by_figure(run, scores_of(run.label, 0.2))
-    assert frames["runs"]["thesis"].isna().all()
-    assert {*frames["runs"]["model"]} == {*table_of(run).index}
-    frames = {name: rows.set_index("model")["thesis"].to_dict() for name, rows in frames.items()}
-    assert frames["runs, figure 4.10"] == {run.label: 0.9238, ONLY_COSINE: 0.9326, BASELINE: 0.9126}
-    assert frames["runs, figure 4.11"] == {margin: 0.5375, BASELINE: 0.9081}
 
 
 def scores(*rows):
