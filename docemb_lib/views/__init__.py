@@ -7,10 +7,7 @@ from docemb_lib.views.compared import (
     held_out_embeddings,
     recorded,
 )
-from docemb_lib.views.corpus import (
-    described_tasks,
-    structural_limit,
-)
+from docemb_lib.views.corpus import described_tasks, structural_limit
 from docemb_lib.views.students import (
     counted_endings,
     documents_to_read,

@@ -1,6 +1,5 @@
 """What a chapter has found: paired tests between recorded models, by their short names."""
 
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,16 +9,12 @@ from docemb_lib.evaluation.scoreboard import listed, over_tasks, told, with_inte
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.figures import short_names
 from docemb_lib.runs.models import Model, models_of_table, student_model, teacher_model
-from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, Notebook
-from docemb_lib.settings.parameters import Parameters
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
 from docemb_lib.thesis.comparison import LINES
-from docemb_lib.thesis.findings import recorded_model
-
-PROJECTED = ("student_projection", "contextual_projection")
+from docemb_lib.views.students import recorded_students
 
 
 def recorded(run: Run, final: Final | None = None) -> Scores:
@@ -38,7 +33,7 @@ def recorded(run: Run, final: Final | None = None) -> Scores:
     notebooks = [run.registered] if final is not None else CHAPTER_4
     if run.self_supervised:
         notebooks = [run.registered, EVALUATION]
-    for name, _, student in _recorded_students(run, notebooks, models):
+    for name, _, student in recorded_students(run, notebooks, models):
         models[name] = student
     scores = run.scorer.recorded(models.values())
     return {name: scores[model.label] for name, model in models.items() if model.label in scores}
@@ -53,42 +48,13 @@ def held_out_embeddings(run: Run) -> tuple[dict[str, np.ndarray], np.ndarray]:
     own = [run.untrained, run.model]
     names = short_names(run, own)
     students = {names[model.label]: model for model in own}
-    for name, record, _ in _recorded_students(run, CHAPTER_4, students):
+    for name, record, _ in recorded_students(run, CHAPTER_4, students):
         if record.student_folder is not None:
             students[name] = student_model(name, record.student_folder)
     contextual = run.teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
     texts = run.scorer.texts()
     embedded = {name: student.embed(texts) for name, student in students.items()}
     return embedded, teacher_model(contextual, name="").embed(texts)
-
-
-def _recorded_students(
-    run: Run, notebooks: Iterable[Notebook], models: Mapping[str, Model]
-) -> Iterator[tuple[str, Record, Model]]:
-    """Names, records and models of recorded students that are none of the `models`, each once."""
-    names = {*models}
-    fingerprints = {model.fingerprint for model in models.values()}
-    size = ["seed"] if run.self_supervised else ["documents", "seed"]
-    projections = run.only(*PROJECTED)
-
-    def rank(record: Record) -> tuple[bool, str]:
-        return run.of_record(record).only(*PROJECTED) != projections, record.label
-
-    for notebook in notebooks:
-        for record in sorted(run.comparable(notebook.name), key=rank):
-            key = run.of_record(record)
-            name = student_name(key.profile.parameters, from_pairs=key.self_supervised)
-            if name in names and key.only(*PROJECTED) != projections:
-                name = f"{name}, S:{key.profile.parameters.student_projection}"
-            if name in names or not key.trains:
-                name = typeset(record.label)
-            student = recorded_model(record, record.label, name)
-            if student is None or key.only(*size) != run.only(*size):
-                continue
-            if student.fingerprint not in fingerprints:  # two notebooks may share a student
-                names.add(name)
-                fingerprints.add(student.fingerprint)
-                yield name, record, student
 
 
 class Weighted(NamedTuple):
@@ -106,35 +72,31 @@ def by_weighting(run: Run) -> dict[str, Weighted]:
     The plain sum has λ .5. A student of one of the two teachers alone has λ 1 or 0. This run comes
     first, the others follow by λ, those without a mask before those with one.
     """
-    of_run = run.profile.parameters
-    name = _weighted_name(of_run)
-    students = [_weighted(of_run, run.model.called(name), run.student)]
-    fingerprints = {run.model.fingerprint}
-    for notebook in CHAPTER_4:
-        for record in run.comparable(notebook.name):
-            key = run.of_record(record)
-            p = key.profile.parameters
-            student = recorded_model(record, record.label, _weighted_name(p))
-            if student is None or not _differs_in_weights(key, run):
-                continue
-            if student.fingerprint not in fingerprints:  # two notebooks may share a student
-                fingerprints.add(student.fingerprint)
-                if any(student.label == each.model.label for each in students):
-                    student = student.called(typeset(record.label))
-                students.append(_weighted(p, student, record.student_folder))
-    own, *others = students
+    own = run.model.called(_weighted_name(run))
+    students = recorded_students(
+        run,
+        CHAPTER_4,
+        {own.label: own},
+        name_of=_weighted_name,
+        is_comparable=lambda key: _differs_in_weights(key, run),
+    )
+    others = []
+    for _, record, student in students:
+        others.append(_weighted(run.of_record(record), student, record.student_folder))
     others.sort(key=lambda each: (each.lam, each.max_structural_len or 0))
-    return {each.model.label: each for each in [own, *others]}
+    return {each.model.label: each for each in [_weighted(run, own, run.student), *others]}
 
 
-def _weighted_name(p: Parameters) -> str:
+def _weighted_name(key: Run) -> str:
+    p = key.profile.parameters
     name = student_name(p)
     if len(p.roles) < 2 or p.lam in (None, 0.5):
         return name
     return typeset(f"{name};λ={p.lam}")
 
 
-def _weighted(p: Parameters, model: Model, folder: Path | None) -> Weighted:
+def _weighted(key: Run, model: Model, folder: Path | None) -> Weighted:
+    p = key.profile.parameters
     lam = 0.5 if p.lam is None else p.lam
     if len(p.roles) < 2:
         lam = 1.0 if "structural" in p.roles else 0.0

@@ -1,27 +1,25 @@
 """Students of a run and of recorded runs: embeddings, linear probes, and what they read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.probes import (
-    Ending,
-    Versions,
-    by_position,
-    ending,
-    exchange_passages,
-)
+from docemb_lib.evaluation.probes import Ending, Versions, by_position, ending, exchange_passages
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.labels import student_name, typeset
+from docemb_lib.settings.notebooks import Notebook
 from docemb_lib.thesis.comparison import LINES
+from docemb_lib.thesis.findings import recorded_model
 from docemb_lib.views.corpus import SHOWN, structural_limit
 
+PROJECTED = ("student_projection", "contextual_projection")
 BEFORE = 300  # training documents in `embeddings_before`
+READ = 12  # documents whose passages are exchanged: a model embeds each six times
 
 
 def taught(run: Run) -> str:
@@ -40,28 +38,64 @@ def taught(run: Run) -> str:
 
 
 def students_of_runs(run: Run) -> dict[str, Model]:
-    """The student of this run and those of comparable recorded runs, by the label of the run.
+    """The student of this run and those of recorded runs of its notebook, by the label of the run.
 
     Recorded runs count if they have as many documents as this run, and its seed. The students are
     called by their short names, as in `recorded`.
     """
-    students = {run.label: run.model.called(student_name(run.profile.parameters))}
-    for record in _alike(run):
+    own = run.model.called(_short_name(run))
+    students = {run.label: own}
+    for name, record, _ in recorded_students(run, [run.registered], {own.label: own}):
         if record.student_folder is not None:
-            name = student_name(run.of_record(record).profile.parameters)
-            if any(name == student.label for student in students.values()):
-                name = typeset(record.label)
             students[record.label] = student_model(name, record.student_folder)
     return students
 
 
-def _alike(run: Run) -> list[Record]:
-    """The comparable recorded runs from as many documents and with the same seed, by label."""
-    size = run.only("documents", "seed")
-    alike = [
-        each for each in run.comparable() if run.of_record(each).only("documents", "seed") == size
-    ]
-    return sorted(alike, key=lambda record: record.label)
+def _short_name(key: Run) -> str:
+    return student_name(key.profile.parameters, from_pairs=key.self_supervised)
+
+
+def recorded_students(
+    run: Run,
+    notebooks: Iterable[Notebook],
+    models: Mapping[str, Model],
+    *,
+    name_of: Callable[[Run], str] = _short_name,
+    is_comparable: Callable[[Run], bool] | None = None,
+) -> Iterator[tuple[str, Record, Model]]:
+    """Names, records and models, for their scores alone, of recorded students, each once.
+
+    Args:
+        models: those that are known already, by name; none of them is given again.
+        name_of: a name that is taken is followed by the projection where that is another than in
+            `run`, or replaced by the label of the run.
+        is_comparable: None: runs from as many documents, or from any number for a student that
+            learns from pairs of texts, and with the same seed.
+    """
+    names = {*models}
+    fingerprints = {model.fingerprint for model in models.values()}
+    size = ["seed"] if run.self_supervised else ["documents", "seed"]
+    projections = run.only(*PROJECTED)
+    fits = is_comparable or (lambda key: key.only(*size) == run.only(*size))
+
+    def rank(record: Record) -> tuple[bool, str]:
+        return run.of_record(record).only(*PROJECTED) != projections, record.label
+
+    for notebook in notebooks:
+        for record in sorted(run.comparable(notebook.name), key=rank):
+            key = run.of_record(record)
+            name = name_of(key)
+            if name in names and key.only(*PROJECTED) != projections:
+                name = f"{name}, S:{key.profile.parameters.student_projection}"
+            if name in names or not key.trains:
+                name = typeset(record.label)
+            student = recorded_model(record, record.label, name)
+            if student is None or not fits(key):
+                continue
+            if student.fingerprint not in fingerprints:  # two notebooks may share a student
+                names.add(name)
+                fingerprints.add(student.fingerprint)
+                yield name, record, student
 
 
 def validation_embeddings(corpus: Corpus, model: Model) -> np.ndarray:
@@ -84,9 +118,6 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
     teacher = teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
     c = teachers.embeddings(teacher, "train", documents)[: len(texts)]
     return run.untrained.embed(texts), np.array(c, dtype=np.float32)
-
-
-READ = 12  # documents whose passages are exchanged: a model embeds each six times
 
 
 def documents_to_read(run: Run) -> Versions:

@@ -83,7 +83,22 @@ def test_a_sentence_says_whether_training_lowered_the_validation_loss(
     )
 
 
-def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_names(make_run):
+@pytest.fixture
+def finished(make_run):
+    """Record a run whose student lies in a folder."""
+
+    def finish(notebook, folder, **parameters):
+        run = make_run(notebook, **parameters)
+        row = {"kind": Kind.STUDENT, "form": "saved", "name": run.label, "fingerprint": folder}
+        table = pd.DataFrame([{"model": run.label, **row}])
+        run.finish({}, student=folder, tables={"models": table})
+
+    return finish
+
+
+def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_names(
+    make_run, finished
+):
     def student(name):
         return cached(
             "student", {"name": name}, lambda folder: (folder / "a.json").write_text(f'"{name}"')
@@ -100,11 +115,9 @@ def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_name
         {"structural_loss": "mse", "seed": 1},
     ]
     for number, parameters in enumerate(others):
-        folder = relative(student(str(number)))
-        make_run("03_structural", **parameters).finish({}, student=folder)
-    make_run("03_structural", structural_loss="contrastive").finish(
-        {}, student="outputs/artefacts/student/deleted"
-    )
+        finished("03_structural", relative(student(str(number))), **parameters)
+    deleted = "outputs/artefacts/student/deleted"
+    finished("03_structural", deleted, structural_loss="contrastive")
     students = views.students_of_runs(run)
     assert {label: student.label for label, student in students.items()} == {
         "max-margin;MSE;γ=1.0": "S (max-margin)",
@@ -165,14 +178,8 @@ def test_the_sentence_on_endings_has_their_intervals(of_beginnings, of_both):
 
 
 def test_held_out_documents_are_embedded_by_recorded_students_that_are_still_there(
-    make_run, monkeypatch
+    make_run, finished, monkeypatch
 ):
-    def finished(notebook, folder, **parameters):
-        run = make_run(notebook, **parameters)
-        row = {"kind": Kind.STUDENT, "form": "saved", "name": run.label, "fingerprint": folder}
-        table = pd.DataFrame([{"model": run.label, **row}])
-        run.finish({}, student=folder, tables={"models": table})
-
     def student_at(name, folder):
         return by_text(name, lambda text: [len(folder.name), len(text)])
 
