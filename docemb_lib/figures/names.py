@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from IPython.display import Markdown, display
 
-from docemb_lib.runs.kinds import SHORT_TITLES, Kind
+from docemb_lib.runs.kinds import Kind, short_titles
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import student_name, typeset
@@ -17,14 +17,13 @@ def short_names(run: Run, models: Sequence[Model] | None = None) -> dict[str, st
 
     Examples are `S+PV masked`, `start`, `SBERT-256` and `PV, 200d`.
     """
+    titles = short_titles(run.profile.structural_teacher.max_tokens)
     names = {}
     for model in run.models() if models is None else models:
         identity = model.identity
-        name = typeset(identity.name) or SHORT_TITLES[model.kind]
+        name = typeset(identity.name) or titles[model.kind]
         if model.kind == Kind.STUDENT:
             name = student_name(run.profile.parameters, from_pairs=run.self_supervised)
-        elif model.kind == Kind.SBERT_TRUNCATED:
-            name = f"{name}-{run.profile.structural_teacher.max_tokens or 'truncated'}"
         names[model.label] = name + identity.ending
     return names
 

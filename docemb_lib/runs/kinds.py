@@ -61,7 +61,7 @@ TITLES = {
     Kind.BM25: "BM25",
     Kind.FUSION: "BM25 and SBERT over chunks, fused",
 }
-# The same for figures, where they are shorter; SBERT has the number of its tokens there.
+# The same for figures, where they are shorter.
 SHORT_TITLES = {
     **TITLES,
     Kind.UNTRAINED: "start",
@@ -71,6 +71,13 @@ SHORT_TITLES = {
     Kind.SBERT_WITH_PV: "SBERT-chunks ⊕ PV",
     Kind.FUSION: "BM25 + SBERT-chunks",
 }
+
+
+def short_titles(tokens: int | None) -> dict[Kind, str]:
+    """Titles for figures and sentences. tokens: those that the truncated SBERT reads."""
+    return {**SHORT_TITLES, Kind.SBERT_TRUNCATED: f"SBERT-{tokens or 'truncated'}"}
+
+
 ENDINGS = {
     Form.SAVED: "",
     Form.DENSE: ", dense half",

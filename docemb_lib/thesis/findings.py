@@ -1,7 +1,6 @@
 """What a notebook concludes: paired tests of its run on each task and in the mean over the tasks.
 
-A teacher may help one task and harm another, which a mean hides. Runs are compared only with runs
-from as many documents and with the same seed.
+Training may help one task and harm another, which a mean hides.
 """
 
 from itertools import chain
@@ -9,11 +8,8 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.uncertainty import (
-    OVERALL,
-    over_seeds,
-)
-from docemb_lib.runs.kinds import SHORT_TITLES, TITLES, Form, Identity, Kind
+from docemb_lib.evaluation.uncertainty import OVERALL, over_seeds
+from docemb_lib.runs.kinds import TITLES, Form, Identity, Kind, short_titles
 from docemb_lib.runs.models import Model, models_of_table, scored_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
@@ -37,9 +33,8 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     final: the final evaluation; None: the validation scores.
     """
     # The settings of a run, the first table of its notebook, have its whole label.
-    called = {TITLES[kind]: title for kind, title in SHORT_TITLES.items()}
-    tokens = run.profile.structural_teacher.max_tokens or "truncated"
-    called[TITLES[Kind.SBERT_TRUNCATED]] = f"SBERT-{tokens}"
+    titles = short_titles(run.profile.structural_teacher.max_tokens)
+    called = {TITLES[kind]: title for kind, title in titles.items()}
     called[run.label] = "this student" if run.trains else "this model"
     evaluation = (final or run.evaluation).called(called)
     # A model without a start is compared with the structural teacher by the second sentence.
