@@ -16,6 +16,11 @@ from docemb_lib.base.errors import InputError
 Inputs = Mapping[str, Any]  # JSON; paths become strings
 _digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
 FULL = 2**20  # a disk with fewer free bytes counts as full
+logger = logging.getLogger(__name__)
+MANIFEST = "artefact.json"  # of a published folder
+MARKER = "whole.json"  # the manifest of a checkpoint
+CARD = "README.md"  # a model card, which may gain scores later
+warn_once = cache(logger.warning)
 
 
 def digest_of(file: Path) -> str:
@@ -88,15 +93,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file or nothing, in UTF-8."""
     write_bytes(path, text.encode())
-
-
-logger = logging.getLogger(__name__)
-
-MANIFEST = "artefact.json"  # of a published folder
-MARKER = "whole.json"  # the manifest of a checkpoint
-CARD = "README.md"  # a model card, which may gain scores later
-
-warn_once = cache(logger.warning)
 
 
 def sealed(

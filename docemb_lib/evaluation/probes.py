@@ -21,6 +21,10 @@ from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.uncertainty import TAILS, bootstrap_over_tasks, resampled_means
 
 Distance = Literal["cosine", "mse"]
+Embed = Callable[[list[str]], np.ndarray]  # M texts to (M, D)
+PASSAGES = 5  # of a document
+# A text is cut before white space and after the stops of Chinese and Japanese.
+GAP = r"(?=\s)|(?<=[。、，！？；])"
 
 
 class Plane(NamedTuple):
@@ -73,12 +77,6 @@ def spread(embeddings: np.ndarray) -> float:
     # The squared norm of the sum holds the cosine of each pair twice, and n ones.
     cosines = (np.square(X.sum(axis=0)).sum() - n) / (n * (n - 1))
     return float(1 - cosines)
-
-
-Embed = Callable[[list[str]], np.ndarray]  # M texts to (M, D)
-PASSAGES = 5  # of a document
-# A text is cut before white space and after the stops of Chinese and Japanese.
-GAP = r"(?=\s)|(?<=[。、，！？；])"
 
 
 def cut(text: str, count: int) -> list[str]:

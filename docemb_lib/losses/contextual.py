@@ -36,6 +36,7 @@ BALANCE = "balance"  # in place of a number as the delta of SoftCCA
 # with beta 0.9, and two thirds with 0.95.
 BALANCED_STEPS = 20
 _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance
+NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
 class Projection(nn.Module):
@@ -376,9 +377,6 @@ def contextual_loss(
         form=name.partition(":")[2] or form,
         ridge=ridge,
     )
-
-
-NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
 class MaskedLanguageHead(nn.Module):

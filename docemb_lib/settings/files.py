@@ -36,6 +36,7 @@ _PLACES = re.compile(
 )
 WORKSPACE = "DOCEMB_WORKSPACE"  # the variable that names the working folder
 Settings = dict[str, Any]  # a mapping in a YAML file
+Sources = dict[str, str]  # the SHA-256 of a file, by the name of the file
 
 
 def find_root() -> Path:
@@ -171,9 +172,6 @@ def _absolute(value: Any, place: str, folder: Path) -> Any:
     if match and (match["path"] or value.startswith((".", "~")) or glob(str(path))):
         return str(path.resolve())
     return value
-
-
-Sources = dict[str, str]  # the SHA-256 of a file, by the name of the file
 
 
 def load_class(name: str) -> type:

@@ -42,6 +42,7 @@ KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 PIECE = 64  # tokens summed one after the other
 # The limit of a tokenizer is a state of it, which is set and removed while a thread tokenises.
 _tokenising = threading.Lock()
+PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
 
 
 class Encoder(nn.Module):
@@ -203,9 +204,6 @@ def segment_sums(rows: Tensor, lengths: Sequence[int]) -> Tensor:
     """Sum each run of so many rows, (T, D) to (len(lengths), D)."""
     on_device = torch.tensor(lengths).to(rows.device, non_blocking=True)
     return torch.segment_reduce(rows, "sum", lengths=on_device, axis=0, unsafe=True)
-
-
-PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
 
 
 def stock_hidden_states(
