@@ -427,9 +427,9 @@ ax.set(xlim=(-0.005, 6), xlabel="how much the end counts beside the beginning", 
 run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 
 # %% [markdown]
-# At the left stand the models that do not read the end; on the dotted line it counts as much as the beginning, and right
-# of it more. Circles are students, diamonds their references; bars are 95% intervals of the ending. The thin line joins the students of the sweep over λ, from SBERT alone
-# at its left end on.
+# At the left stand the models that do not read the end; on the dotted line it counts as much as the beginning, and
+# right of it more. Circles are students, diamonds their references; bars are 95% intervals of the ending. The thin line
+# joins the students of the sweep over λ, from SBERT alone at its left end on.
 
 # %%
 at = {}

@@ -92,13 +92,14 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
             if note:
                 console.print(f"{run.notebook}  {run.label}: {note}")
     for run in [*(final or done)][-1:] if whole_plan else done:
-        found = said_by(run, "found")
-        console.print(
-            "\n".join(["", f"{run.notebook}  {run.label}", *([found, ""] if found else [])])
-        )
+        executed = nbformat.read(run.folder / NOTEBOOK, as_version=4)
+        console.print(f"\n{run.notebook}  {run.label}")
+        found = printed(tagged(executed, "found"))
+        if found:
+            console.print(f"{found}\n")
         if run in [*final][-1:]:
             _print_deciding(run, final)
-        console.print(said_by(run, "conclusion"))
+        console.print(printed(tagged(executed, "conclusion")))
         paths = {"runs": "outputs/runs"} if whole_plan else {"run": relative(run.folder)}
         paths["executed notebook"] = relative(run.folder / NOTEBOOK)
         student = done[run].student_folder
@@ -113,12 +114,6 @@ def print_evaluation(final: Final, metric: str = "map") -> None:
     board = final.board.reset_index()
     print_table(board.assign(model=board["model"].map(typeset)), title)
     console.print(TERMS)
-
-
-def said_by(run: Run, tag: str) -> str:
-    """What the executed notebook has printed in its cells with this tag."""
-    notebook = nbformat.read(run.folder / NOTEBOOK, as_version=4)
-    return printed(tagged(notebook, tag))
 
 
 def _print_deciding(run: Run, final: Mapping[Run, records.Record]) -> None:

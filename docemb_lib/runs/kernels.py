@@ -134,18 +134,21 @@ def _set_parameters(notebook: NotebookNode) -> None:
     """Write the injected values into the cell of parameters, and drop the cell that has them."""
     (cell,) = tagged(notebook, "parameters")
     for injected in tagged(notebook, "injected-parameters"):
-        given = {}
-        for statement in ast.parse(injected.source).body:
-            name, _, value = ast.unparse(statement).partition(" = ")
-            given[name] = value
+        given = _assigned(injected.source)
         lines = cell.source.splitlines()
-        for statement in ast.parse(cell.source).body:
-            name, _, _ = ast.unparse(statement).partition(" = ")
+        for name, value in _assigned(cell.source).items():
             if name in given:
-                row = statement.lineno - 1
-                lines[row] = f"{name} = {given[name]}{lines[row][statement.end_col_offset :]}"
+                row = value.lineno - 1
+                comment = lines[row].encode()[value.end_col_offset :].decode()  # counted in bytes
+                lines[row] = f"{name} = {ast.unparse(given[name])}{comment}"
         cell.source = "\n".join(lines)
         notebook.cells.remove(injected)
+
+
+def _assigned(source: str) -> dict[str, ast.expr]:
+    """The values that lines of code assign to names."""
+    statements = (each for each in ast.parse(source).body if isinstance(each, ast.Assign))
+    return {ast.unparse(each.targets[0]): each.value for each in statements}
 
 
 def _put_answer_first(notebook: NotebookNode) -> None:

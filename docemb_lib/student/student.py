@@ -280,11 +280,12 @@ class Student(Encoder):
         def tokenize(chunk: list[str]) -> Tokens:
             encodings = self.encodings(chunk)
             truncated.extend(bool(encoding.overflowing) for encoding in encodings)
+            sequences = [encoding.ids for encoding in encodings]
             sign = self.tokenizer.unk_token_id
-            unknown.extend(encoding.ids.count(sign) / len(encoding) for encoding in encodings)
+            unknown.extend(ids.count(sign) / len(ids) for ids in sequences)
             if passages is not None:
                 outlines.extend(outline(encoding, self, passages) for encoding in encodings)
-            return [encoding.ids for encoding in encodings]
+            return sequences
 
         rows = embed_texts(
             self, texts, tokenize, devices=devices, bf16=bf16, desc=desc, compute=compute
