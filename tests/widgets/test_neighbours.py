@@ -82,7 +82,10 @@ def test_a_task_becomes_a_pool_embedded_once(workspace_root):
         references=[],
         models=lambda: [student],
         scorer=SimpleNamespace(task={"find": task}.get),
-        profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"])),
+        profile=SimpleNamespace(
+            evaluation=SimpleNamespace(tasks=["find"]),
+            structural_teacher=SimpleNamespace(max_tokens=256),
+        ),
         teachers=SimpleNamespace(structural=counter),
     )
     neighbourhoods = neighbourhoods_of(run)
