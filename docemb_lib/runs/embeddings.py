@@ -20,6 +20,7 @@ from filelock import Timeout
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import MANIFEST, fingerprint_of, hash_of
+from docemb_lib.base.prompts import Query
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.runs.store import cached, is_whole, shelf_of
 from docemb_lib.settings.files import sources_of
@@ -44,9 +45,9 @@ def embed_once(model: Embedder, texts: Sequence[str]) -> np.ndarray:
     """Return the embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
 
     Texts without an embedding are embedded, and kept in artefacts of `BLOCK`. Equal texts share an
-    embedding. Raises InputError for embeddings that are not finite.
+    embedding, unless one is a `Query`. Raises InputError for embeddings that are not finite.
     """
-    keys = [hash_of(text)[:24] for text in texts]
+    keys = [hash_of("\0" * isinstance(text, Query) + text)[:24] for text in texts]
     kind = f"embeddings/{fingerprint_of({'model': model.fingerprint})}"
     known = _rows_of(kind)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -19,6 +20,7 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import digest_of, files_of, fingerprint_of, read_json
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
+from docemb_lib.base.prompts import Prompts
 from docemb_lib.evaluation.retrieval import (
     Similarities,
     bm25,
@@ -381,12 +383,16 @@ def _side_by_side(first: np.ndarray, second: np.ndarray, fitted: int | None) -> 
 def published_model(name: str, prompt: str = "") -> Model:
     """A model as sentence-transformers runs it.
 
-    prompt: stands before every text.
+    prompt: stands before every text; "": the model's own prompts.
     """
 
     def embed(texts: list[str]) -> np.ndarray:
         model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
-        return model.encode(texts, prompt=prompt or None, show_progress_bar=False)
+        own = Prompts.among(vars(model))
+        embeddings = []
+        for before, part in groupby(texts, lambda text: prompt or own.of(text)):
+            embeddings.append(model.encode([*part], prompt=before, show_progress_bar=False))
+        return np.concatenate(embeddings)
 
     parts = ["sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt]
     fingerprint = "/".join(filter(None, parts))

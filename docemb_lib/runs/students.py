@@ -144,7 +144,7 @@ class Students:
         """
         ids = self.corpus.split(split)["id"][:rows]
         if not self.run.self_supervised:
-            options = {"max_tokens": student.max_tokens, "prompt": student.prompt}
+            options = {"max_tokens": student.max_tokens, "prompt": student.prompts.document}
             return TrainingDocuments(
                 self._tokens(student.tokenize, split, rows, options),
                 self.teachers.structural_lengths(split, rows),

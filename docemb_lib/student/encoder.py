@@ -24,6 +24,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from docemb_lib.base import tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.private import set_checkpointing
+from docemb_lib.base.prompts import NO_PROMPTS, Prompts
 from docemb_lib.packed.forward import hidden_states
 from docemb_lib.packed.packing import PackedBatch
 from docemb_lib.student import loading
@@ -59,13 +60,13 @@ class Encoder(nn.Module):
         tokenizer: PreTrainedTokenizerFast,
         *,
         pooling: Pooling = "mean",
-        prompt: str = "",
+        prompts: Prompts = NO_PROMPTS,
     ) -> None:
         super().__init__()
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = pooling
-        self.prompt = prompt
+        self.prompts = prompts
         # Recompute activations in the backward pass: less memory, a third more time.
         self.checkpointing = False
         # torch.compile between the attentions: for GPUs, takes half a minute to prepare.
@@ -173,9 +174,9 @@ class Encoder(nn.Module):
         return stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def encodings(self, texts: Sequence[str]) -> list[Encoding]:
-        """Tokenise each text after the prompt, cut at `max_tokens`."""
+        """Tokenise each text after its prompt, cut at `max_tokens`."""
         tokenizer = self.tokenizer.backend_tokenizer
-        prompted = [self.prompt + text for text in texts]
+        prompted = [self.prompts.of(text) + text for text in texts]
         with _tokenising:
             loading.remove_limits(self.tokenizer)  # set below, or by stock libraries
             beginnings = tokenizing.heads(tokenizer, prompted, self.max_tokens)

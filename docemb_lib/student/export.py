@@ -29,6 +29,7 @@ from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import CARD, sealed, warn_once, write_bytes, write_text
 from docemb_lib.base.pretrained import PACKAGED, resolve
+from docemb_lib.base.prompts import Prompts, Query
 from docemb_lib.packed import relative
 from docemb_lib.packed.relative import RelativeLongformerConfig
 from docemb_lib.student.encoder import MEANS, Encoder, Pooling
@@ -67,7 +68,7 @@ RELATIVE = {
 }
 WEIGHTS = "model.safetensors"
 POOLING = "1_Pooling"
-PROMPT = "default"  # the name of a student's prompt in its folder
+PROMPT = "document"  # the name of the prompt that stands before a text unless it is a query
 # These settings mark a folder whose first tokens have global attention.
 GLOBAL_ATTENTION = {
     "transformer_task": "sequence-classification",
@@ -111,10 +112,11 @@ def write_folder(
     settings: dict[str, object] = {"max_seq_length": student.max_tokens}
     if student.pooling == "cls":
         settings |= GLOBAL_ATTENTION
+    prompts = student.prompts
     general = {
         "model_type": "SentenceTransformer",
-        "prompts": {PROMPT: student.prompt} if student.prompt else {},
-        "default_prompt_name": PROMPT if student.prompt else None,
+        "prompts": {PROMPT: prompts.document, "query": prompts.of(Query())},
+        "default_prompt_name": PROMPT if prompts.document else None,
     }
     pooling = {
         "word_embedding_dimension": student.model.config.hidden_size,
@@ -298,23 +300,23 @@ def with_lexical_half(card: str, half: LexicalHalf | None, documents: str) -> st
     return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
-def default_prompt(name: str) -> str:
-    """Return what a model wants before every text, as in "passage: ", and say so; "" for nothing.
+def saved_prompts(name: str) -> Prompts:
+    """Return what a model wants before a text, as in "passage: ", and say so.
 
-    Raises InputError for a model whose pooling leaves the prompt out.
+    Raises InputError for a model whose pooling leaves prompts out.
     """
     path_or_id = resolve(name)
-    general = read_json(path_or_id, GENERAL)
-    prompt = (general.get("prompts") or {}).get(general.get("default_prompt_name"))
-    if not prompt:
-        return ""
+    prompts = Prompts.among(read_json(path_or_id, GENERAL))
+    if not any(prompts):
+        return prompts
     modules = read_modules(path_or_id)
     folder = modules[1][1] if len(modules) > 1 else ""
     if read_json(path_or_id, "config.json", subfolder=folder).get("include_prompt") is False:
-        problem = f"The model {name} leaves its prompt {prompt!r} out of the mean"
+        problem = f"The model {name} leaves its prompts {[*prompts]} out of the mean"
         raise InputError(f"{problem}, which a student does not. Give another encoder.")
-    warn_once("%s: its prompt %r stands before every text", name, prompt)
-    return prompt
+    message = "%s: %r stands before a document, and %r before a query"
+    warn_once(message, name, prompts.document, prompts.of(Query()))
+    return prompts
 
 
 def saved_card(path_or_id: str) -> str:

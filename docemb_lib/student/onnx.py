@@ -85,9 +85,10 @@ def write_onnx(student: Student, file: Path) -> None:
 
     The graph takes `input_ids` and `attention_mask`, (B, T) int64 of any B and T, and gives
     `sentence_embedding`, (B, D) float32. The metadata hold `max_tokens`, at which the caller cuts a
-    document, and the `prompt` that the caller puts before its text. The lexical half stays in the
-    folder of the student. Raises InputError where the extra `onnx` is not installed, and for a
-    student with global attention or of another kind than Longformer.
+    document, and the `prompt` that the caller puts before its text (before a query: `query_prompt`,
+    unless it is empty). The lexical half stays in the folder of the student. Raises InputError
+    where the extra `onnx` is not installed, and for a student with global attention or of another
+    kind than Longformer.
     """
     if find_spec("onnxscript") is None:
         mend = 'run `pip install "docemb[onnx]"`'
@@ -110,5 +111,6 @@ def write_onnx(student: Student, file: Path) -> None:
     about = program.model.metadata_props
     about["max_tokens"] = str(student.max_tokens)
     about["pooling"] = student.pooling
-    about["prompt"] = student.prompt
+    about["prompt"] = student.prompts.document
+    about["query_prompt"] = student.prompts.query
     program.save(file, external_data=False)

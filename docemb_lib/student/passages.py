@@ -104,7 +104,7 @@ def outline(encoding: Encoding, encoder: Encoder, size: int) -> tuple[np.ndarray
         places = characters[start:end][of_text[start:end]]
         if len(places):  # an empty text has special tokens alone
             spans[passage] = places.min(), places.max()
-    return np.maximum(spans - len(encoder.prompt), 0), weights
+    return np.maximum(spans - len(encoder.prompts.document), 0), weights
 
 
 def passage_means(row: np.ndarray, weights: np.ndarray, half: LexicalHalf | None) -> np.ndarray:

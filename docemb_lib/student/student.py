@@ -16,6 +16,7 @@ import torch
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
+from docemb_lib.base.prompts import NO_PROMPTS, Prompts
 from docemb_lib.settings.profile import validated
 from docemb_lib.settings.sections import Student as Form
 from docemb_lib.student import export, lexical, loading
@@ -79,8 +80,8 @@ class Student(Encoder):
             ("first") or with it ("cls"). The thesis tried global attention and rejected it
             (section 4.3).
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
-        prompt: what the encoder wants before every text, as in "passage: "; the lexical half does
-            not read it.
+        prompts: what the encoder wants before a document, as in "passage: ", and before a `Query`;
+            the lexical half does not read it.
 
     Example:
         >>> student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=1024)
@@ -95,9 +96,9 @@ class Student(Encoder):
         *,
         pooling: Pooling = "mean",
         lexical: LexicalHalf | None = None,
-        prompt: str = "",
+        prompts: Prompts = NO_PROMPTS,
     ) -> None:
-        super().__init__(model, tokenizer, pooling=pooling, prompt=prompt)
+        super().__init__(model, tokenizer, pooling=pooling, prompts=prompts)
         self.lexical = lexical
 
     @classmethod
@@ -123,7 +124,7 @@ class Student(Encoder):
         attention (None: the encoder's).
         """
         source = resolve(str(path_or_id))
-        prompt = export.default_prompt(str(path_or_id))
+        prompts = export.saved_prompts(str(path_or_id))
         is_long = loading.load_config(source).model_type in loading.LONG
         own = (export.saved_pooling if is_long else export.encoder_pooling)(str(path_or_id))
         given = {
@@ -135,7 +136,7 @@ class Student(Encoder):
         form = validated(Form, given, str(path_or_id)).model_dump(include={*given})
         model, tokenizer = loading.convert(source, **form)
         loading.check_tokens(str(path_or_id), model, tokenizer)
-        return cls(model, tokenizer, pooling=pooling or own, prompt=prompt).eval()
+        return cls(model, tokenizer, pooling=pooling or own, prompts=prompts).eval()
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
@@ -159,7 +160,7 @@ class Student(Encoder):
             tokenizer,
             pooling=pooling,
             lexical=lexical.saved_lexical_half(source, model.config.hidden_size),
-            prompt=export.default_prompt(str(folder_or_id)),
+            prompts=export.saved_prompts(str(folder_or_id)),
         ).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None, words: bool = True) -> None:
@@ -206,7 +207,7 @@ class Student(Encoder):
             self.model,
             self.tokenizer,
             pooling=self.pooling,
-            prompt=self.prompt,
+            prompts=self.prompts,
         )
         return dense.train(self.training)
 
@@ -216,7 +217,7 @@ class Student(Encoder):
         return self.dim if self.lexical is None else self.lexical.dim
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
-        """Return the token ids of each text after the prompt, cut at `max_tokens`."""
+        """Return the token ids of each text after its prompt, cut at `max_tokens`."""
         encodings = self.encodings(texts)
         truncated = sum(bool(encoding.overflowing) for encoding in encodings)
         return Encoded([encoding.ids for encoding in encodings], truncated)

@@ -17,6 +17,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import warn_once
 from docemb_lib.base.hardware import devices_at_hand, side_by_side, uses_bf16
 from docemb_lib.base.progress import progress
+from docemb_lib.base.prompts import Prompts
 from docemb_lib.settings.sections import Long
 from docemb_lib.teachers.teacher import BAR_FROM
 
@@ -40,7 +41,7 @@ class SBERT:
             for MPNet). Loading raises InputError for a number that the model does not take.
         long: a document beyond the context is truncated, or cut into chunks of that size, whose
             embeddings are averaged with their tokens (special ones included) as weights. The
-            model's default prompt, such as "passage: ", begins every chunk.
+            model's prompt, such as "passage: ", begins every chunk.
         bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
 
@@ -112,16 +113,16 @@ class SBERT:
         chunks; None: these are computed, too.
         """
         prefix, suffix = self._affixes
-        before = self._prompt_tokens
-        room = self.max_text_tokens - len(before)
-        if room < 1:
-            raise InputError(
-                f"max_tokens: {self.max_tokens} leave no room after the prompt; give more"
-            )
         chunks = []  # token ids with the special ones
         rows = []  # chunks[k] is a part of texts[rows[k]]
         n_long = 0
         for row, ids in enumerate(self._tokenize(texts)):
+            before = self._prompt_tokens(texts[row])
+            room = self.max_text_tokens - len(before)
+            if room < 1:
+                raise InputError(
+                    f"max_tokens: {self.max_tokens} leave no room after the prompt; give more"
+                )
             ids = ids[len(before) :]
             n_long += len(ids) > room
             end = 1 if self.long == "truncate" else max(len(ids), 1)
@@ -189,8 +190,8 @@ class SBERT:
         return features["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """The token ids of each text after the prompt, without special tokens."""
-        prompted = (self._prompt + text for text in texts)
+        """The token ids of each text after its prompt, without special tokens."""
+        prompted = (self._prompts.of(text) + text for text in texts)
         for part in tokenizing.batched(prompted, tokenizing.SLICE):
             if self.long == "truncate":
                 part = tokenizing.heads(self._tokenizer, part, self.max_text_tokens)
@@ -230,17 +231,15 @@ class SBERT:
         return self._encoder.tokenizer.backend_tokenizer
 
     @property
-    def _prompt(self) -> str:
-        """What the model wants before every text, as in "passage: "."""
-        encoder = self._encoder
-        return str(encoder.prompts.get(encoder.default_prompt_name, ""))
+    def _prompts(self) -> Prompts:
+        return Prompts.among(vars(self._encoder))
 
-    @cached_property
-    def _prompt_tokens(self) -> list[int]:
-        """The tokens of the prompt, which begin every chunk; blanks at its end belong to a text."""
-        if self._prompt:
-            warn_once("%s: its prompt %r stands before every text", self.model, self._prompt)
-        return list(self._tokenizer.encode(self._prompt.rstrip(), add_special_tokens=False).ids)
+    def _prompt_tokens(self, text: str) -> list[int]:
+        """The tokens that begin every chunk of a text; blanks after a prompt belong to the text."""
+        prompt = self._prompts.of(text)
+        if prompt:
+            warn_once("%s: its prompt %r stands before texts", self.model, prompt)
+        return list(self._tokenizer.encode(prompt.rstrip(), add_special_tokens=False).ids)
 
     @cached_property
     def _affixes(self) -> tuple[list[int], list[int]]:

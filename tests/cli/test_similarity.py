@@ -4,13 +4,16 @@ import io
 import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import docemb, write_files
 
-from docemb_lib import Student
+from docemb_lib.base.prompts import Prompts, Query
 from docemb_lib.cli import similarity
 from docemb_lib.cli.terminal import PlainConsole
+from docemb_lib.evaluation.retrieval import unit
+from docemb_lib.student import Student
 
 TOPICS = {
     "lines": "Fit a straight line to noisy points by least squares; residuals are minimised.",
@@ -50,6 +53,19 @@ def test_search_finds_the_pages_of_a_question_and_a_passage_of_each(folder, rank
     texts = pd.read_parquet(folder / "e.parquet").set_index("id")["text"]
     for hit in hits:
         assert hit["passage"] == texts[hit["id"]][hit["start"] : hit["end"]]
+
+
+def test_search_reads_a_question_after_the_prompt_of_queries(folder, tmp_path):
+    student = Student.load(folder / "student")
+    student.prompts = Prompts("", TOPICS["lines"])
+    student.save(tmp_path / "student")
+    done = docemb("embed", tmp_path / "student", folder / "texts", "-o", tmp_path / "e.parquet")
+    assert done.returncode == 0, done.stderr
+    (nearest,) = json.loads(search(tmp_path, "waves", "-k", 1, "--json"))
+    documents = pd.read_parquet(tmp_path / "e.parquet").set_index("id")["embedding"]
+    X = unit(np.stack([documents[nearest["id"]], *student.embed([Query("waves"), "waves"])]))
+    assert nearest["cosine"] == pytest.approx(X[0] @ X[1], abs=1e-3)
+    assert nearest["cosine"] != pytest.approx(X[0] @ X[2], abs=1e-2)
 
 
 def test_search_for_more_like_a_document_leaves_it_out(folder):

@@ -10,6 +10,7 @@ from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import MANIFEST
+from docemb_lib.base.prompts import Query
 from docemb_lib.runs import store
 from docemb_lib.runs.embeddings import ROWS, Embedder, embed_once
 
@@ -63,6 +64,13 @@ def test_only_missing_texts_are_embedded_once_for_each_model(embedder):
     assert embed_once(known, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
     embed_once(model_of(embedder, "another"), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
+
+
+def test_a_query_and_a_document_of_one_text_have_embeddings_of_their_own(workspace_root):
+    model = Embedder("m", "fp", lambda texts: np.array([[isinstance(t, Query)] for t in texts]))
+    for texts in (["one", Query("one"), "two"], ["one", Query("one"), Query("two")]):
+        expected = [[isinstance(text, Query)] for text in texts]
+        assert embed_once(model, texts).tolist() == expected
 
 
 def test_a_kill_costs_no_more_than_the_block_in_hand(tmp_path):

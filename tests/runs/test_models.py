@@ -6,6 +6,7 @@ import torch
 from conftest import NotingEmbedder
 
 from docemb_lib.base import pretrained
+from docemb_lib.base.prompts import Prompts
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import (
@@ -140,11 +141,11 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
 def test_students_that_differ_in_their_prompt_have_embeddings_of_their_own(tmp_path):
     student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64)
     fingerprints = set()
-    for name, prompt in {"plain": "", "prompted": "passage: "}.items():
-        student.prompt = prompt
+    for name, prompts in {"plain": ("", ""), "one": ("a ", ""), "two": ("a ", "b ")}.items():
+        student.prompts = Prompts(*prompts)
         student.save(tmp_path / name)
         fingerprints.add(student_model(name, tmp_path / name).fingerprint)
-    assert len(fingerprints) == 2
+    assert len(fingerprints) == 3
 
 
 def test_another_student_in_the_same_folder_embeds_anew(workspace_root):

@@ -16,9 +16,11 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 
+from docemb_lib.base.prompts import Prompts
 from docemb_lib.losses import MaskedLanguageHead
 from docemb_lib.losses.contextual import NO_LABEL
-from docemb_lib.student import Student, count_tokens, pack
+from docemb_lib.runs.models import published_model
+from docemb_lib.student import Query, Student, count_tokens, pack
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.teachers import SBERT
 
@@ -395,25 +397,58 @@ def test_positions_repeat_from_the_limit_that_a_sentence_encoder_was_tuned_with(
     assert torch.equal(tiled[1:], torch.cat([own, own, own[:88]]))
 
 
-def test_the_default_prompt_of_an_encoder_is_read_said_and_saved(tmp_path, caplog):
-    prompts = {"query": "quick ", "passage": "lazy "}
-    stock, folder = encoder_of("xlm-roberta", tmp_path, prompts=prompts)
+PROMPTS = {"query": "quick ", "passage": "lazy "}
+QUERIES = list(map(Query, TEXTS))
+
+
+def test_the_prompts_of_an_encoder_are_read_said_and_saved(tmp_path, caplog):
+    stock, folder = encoder_of("xlm-roberta", tmp_path, prompts=PROMPTS)
     student = Student.from_encoder(folder, max_tokens=LIMIT, attention_window=2 * LIMIT)
-    ours = student.embed(TEXTS, bf16=False)
-    np.testing.assert_allclose(ours, stock.encode(TEXTS), atol=1e-5)
-    assert np.abs(ours - stock.encode(TEXTS, prompt="")).max() > 0.01
-    assert "encoder: its prompt 'lazy ' stands before every text" in caplog.text
+    ours = student.embed([*TEXTS, *QUERIES], bf16=False)
+    expected = [stock.encode(TEXTS), stock.encode_query(TEXTS)]
+    np.testing.assert_allclose(ours, np.concatenate(expected), atol=1e-5)
+    assert np.abs(expected[0] - expected[1]).max() > 0.01
+    assert "encoder: 'lazy ' stands before a document, and 'quick ' before a query" in caplog.text
     student.adapt(["a lazy dog", "the quick fox"] * 9, dim=2)
     student.save(tmp_path / "student")
-    ours = student.embed(TEXTS, bf16=False)
-    assert Student.load(tmp_path / "student").prompt == "lazy "
+    ours = Student.load(tmp_path / "student").embed([*TEXTS, *QUERIES], bf16=False)
     stock = SentenceTransformer(str(tmp_path / "student"), device="cpu", trust_remote_code=True)
-    np.testing.assert_allclose(stock.encode(TEXTS), ours, atol=1e-5)
+    expected = [stock.encode_document(TEXTS), stock.encode_query(TEXTS)]
+    np.testing.assert_allclose(ours, np.concatenate(expected), atol=1e-5)
+    np.testing.assert_allclose(stock.encode(TEXTS), expected[0], atol=1e-6)
 
 
-def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path, refused):
+@pytest.mark.parametrize(
+    ("named", "default", "expected"),
+    [
+        ({"query": "q", "document": "d"}, None, ("d", "q")),
+        ({"query": "q", "document": "", "passage": "p"}, "passage", ("p", "q")),
+        ({"query": "q", "document": ""}, None, ("", "q")),
+        ({"passage": "p"}, "passage", ("p", "p")),
+        ({"passage": "p"}, None, ("", "")),
+        (None, None, ("", "")),
+    ],
+)
+def test_queries_without_a_prompt_have_that_of_documents(named, default, expected):
+    prompts = Prompts.among({"prompts": named, "default_prompt_name": default})
+    assert (prompts.of("a"), prompts.of(Query("a"))) == expected
+
+
+def test_prompts_that_pooling_leaves_out_are_refused(tmp_path, refused):
     _, folder = encoder_of("bert", tmp_path, prompts={"passage": "lazy "}, include_prompt=False)
-    refused("leaves its prompt 'lazy ' out of the mean, which", Student.from_encoder, folder)
+    refused(r"leaves its prompts \['lazy ', ''\] out of the mean", Student.from_encoder, folder)
+
+
+@pytest.mark.parametrize("kind", ["SBERT", "published"])
+def test_references_read_queries_after_their_prompt(workspace_root, tmp_path, kind):
+    stock, folder = encoder_of("roberta", tmp_path, prompts=PROMPTS)
+    model = SBERT(str(folder), bf16=False, device="cpu")
+    if kind == "published":
+        model = published_model(str(folder))
+    expected = np.stack([stock.encode("dog"), stock.encode_query("dog")])
+    for texts in ("dog", Query("dog")), (Query("dog"), "dog"):
+        np.testing.assert_allclose(model.embed(texts), expected, atol=1e-5)
+        expected = expected[::-1]
 
 
 def test_references_read_the_prompt_before_every_chunk(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from docemb_lib.base.prompts import Prompts
 from docemb_lib.student import pack
 from docemb_lib.student.passages import passage_sizes
 
@@ -44,9 +45,9 @@ def test_a_prompt_is_in_no_span(make_student):
     student = make_student(windows=[8], max_tokens=64)
     text = "of a few words, " * 9
     _, (as_text,) = student.embed_documents([f"passage: {text}"], passages=8, bf16=False)
-    student.prompt = "passage: "
+    student.prompts = Prompts("passage: ")
     _, (passages,) = student.embed_documents([text], passages=8, bf16=False)
-    moved = np.maximum(as_text.spans - len(student.prompt), 0)
+    moved = np.maximum(as_text.spans - len(student.prompts.document), 0)
     np.testing.assert_array_equal(passages.spans, moved)
 
 
