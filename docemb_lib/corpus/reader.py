@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import unicodedata
 import zlib
@@ -35,6 +36,7 @@ ABOUT = ("README", "LICENSE", "CHANGELOG")  # texts of a folder that are about i
 IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid")  # fields that may hold an id; the first one
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 50_000_000  # characters of a document, which is held in memory several times
+ROW_INSIDE = re.compile(r"\n.*\t")  # of a value with a tab in its second line or later
 BATCH = 256  # rows of a Parquet file held in memory
 REPORTED = 10  # bad rows and files that are named; the others are counted
 OBJECTS = "write an object with fields on each line, or an array of objects"
@@ -349,7 +351,8 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
     if first.startswith("sep="):  # as Excel writes it
         delimiter = first[4]
         first = next(lines, "")
-    cut = partial(csv.reader, delimiter=delimiter or _delimiter(first, file), skipinitialspace=True)
+    delimiter = delimiter or _delimiter(first, file)
+    cut = partial(csv.reader, delimiter=delimiter, skipinitialspace=True)
     names = [name.strip() for name in next(cut([first]), [])]
     if named and len({*names}) < len(names):
         raise InputError(f"{file}: two columns have the same name ({', '.join(names)}); rename one")
@@ -365,6 +368,13 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
             continue
         if values is None:
             return
+        if delimiter == "\t" and any(map(ROW_INSIDE.search, values)):
+            warn_once(
+                "%s: quotation marks make one value of lines with tabs up to line %d; if these are "
+                "rows, remove the marks",
+                as_line(file),
+                reader.line_num + named,
+            )
         if not named:
             yield dict(zip(map(str, count()), values, strict=False))
         elif len(values) == len(names):
@@ -462,7 +472,7 @@ def id_of(row: Row, *names: str) -> str:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise row.wrong("an id, a string or an integer", *names)
-    return clean(str(value))
+    return clean(str(value).strip())
 
 
 def well_formed(text: str) -> str:

@@ -100,7 +100,8 @@ def dataset_files(source: str, config: str | None = None) -> dict[Path, str]:
     """Return the files of a local data set and the split that each names; {} for a hub's.
 
     They are data files, or else the texts of classes, in a folder for each class. Among several, a
-    data file that names no split may hold all splits of the others again, and is left out.
+    data file that names no split may hold all splits of the others again, and is left out. Raises
+    InputError for a split in several formats, which may be the same data.
     """
     place = Path(source)
     if not place.is_dir():
@@ -109,7 +110,11 @@ def dataset_files(source: str, config: str | None = None) -> dict[Path, str]:
     inside = {file: file.relative_to(folder) for file in visible_files(folder)}
     data = {file: split_in(path) for file, path in inside.items() if file_format(file)}
     texts = {f: split_in(path.parent.parent) for f, path in inside.items() if path.parent.name}
-    return {file: split for file, split in data.items() if split} or data or texts
+    found = {file: split for file, split in data.items() if split} or data or texts
+    formats = {(split, file_format(file)) for file, split in found.items()}
+    if len(formats) > len({*found.values()}):
+        raise InputError(f"{folder}: a split has data files of several formats; keep one of them")
+    return found
 
 
 def split_in(path: Path) -> str:

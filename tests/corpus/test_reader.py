@@ -116,6 +116,13 @@ def test_reading_goes_on_after_a_broken_row(tmp_path, bad, caplog):
     assert "left out: 1 × bad row or file; " in caplog.text
 
 
+@pytest.mark.parametrize("second", ["in\n two lines", "ends here\n2\tb"])
+def test_rows_inside_of_quotation_marks_are_said(tmp_path, second, caplog):
+    write_files(tmp_path, {"a.tsv": f'id\ttext\n1\t"begins {second}"\n3\tc\n'})
+    assert ids(tmp_path / "a.tsv") == ["1", "3"]
+    assert ("of lines with tabs up to line" in caplog.text) == ("\t" in second)
+
+
 def test_a_document_has_a_bounded_length(tmp_path, refused, monkeypatch):
     monkeypatch.setattr(reader, "LONGEST", 5)
     write_files(tmp_path, {"a.txt": "12345"})
@@ -152,6 +159,10 @@ def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_pat
 )
 def test_the_text_is_found_by_name_and_composed_without_broken_characters(fields, text):
     assert text_of(Row("here", 1, fields), ["text"]) == text
+
+
+def test_blanks_around_an_id_are_no_part_of_it(tmp_path):
+    assert ids(write_rows(tmp_path / "a.jsonl", [{"id": " a ", "text": "one"}])) == ["a"]
 
 
 @pytest.mark.parametrize("kind", [float, int, str])

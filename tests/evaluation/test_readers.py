@@ -48,6 +48,12 @@ def test_classes_of_all_formats_agree(tmp_path):
     assert task("classification", files) == Classification("mine", dict.fromkeys(names, data))
 
 
+def test_a_split_in_two_formats_is_refused(tmp_path, refused):
+    for name in ("train.jsonl", "train.csv"):
+        write_rows(tmp_path / name, REVIEWS)
+    refused("a split has data files of several formats; keep", task, "classification", tmp_path)
+
+
 def test_pairs_have_two_texts_in_their_order_each_perhaps_of_several_fields(tmp_path):
     rows = [{"t": "On", "a": f"a{n}", "b": f"b{n}", "same": n % 2 == 0} for n in range(4)]
     fields = {"text_field": ["t", "a"], "second_field": "b", "label_field": "same"}
