@@ -354,6 +354,7 @@ def search(
     The cosines are exact, with all documents.
     """
     from docemb_lib.base.pretrained import fingerprint
+    from docemb_lib.base.prompts import Query
     from docemb_lib.cli.similarity import given_text, hits, print_hits
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import EmbeddingsFile
@@ -365,7 +366,7 @@ def search(
     row = None if like is None else file.row_of(like)
     student = Student.load(model)
     file.check_student(fingerprint(model), model)
-    vector = student.embed([text])[0] if row is None else file.document(row)["embedding"]
+    vector = student.embed([Query(text)])[0] if row is None else file.document(row)["embedding"]
     nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
     found = hits(file, nearest, vector)
     if as_json:
@@ -414,6 +415,10 @@ def evaluate(
         Path | None,
         typer.Option(help="A table of two ids a line: a document, and one that it should find."),
     ] = None,
+    scored: Annotated[
+        bool,
+        typer.Option("--scored", help="A number in --links says how similar the documents are."),
+    ] = False,
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
@@ -448,13 +453,18 @@ def evaluate(
     from docemb_lib.settings.profile import Profile
 
     if texts or links:
-        fields = {"text_field": text_field or "text", "id_field": id_field, "skip_bad": skip_bad}
+        fields = {
+            "kind": "scored-pairs" if scored else "retrieval",
+            "text_field": text_field or "text",
+            "id_field": id_field,
+            "skip_bad": skip_bad,
+        }
         keep_beside(Path(model))
         loaded = Profile.of_links(given_path(texts or "", "--texts"), links, **fields)
     else:
         loaded = Profile.load(profile)
-    scored = loaded.with_tasks(task, source="--task") if task else loaded
-    run = Run(EVALUATION.name, scored)
+    chosen = loaded.with_tasks(task, source="--task") if task else loaded
+    run = Run(EVALUATION.name, chosen)
     run.scorer.check()
     forms = forms_at(model)
     labels = {row.label for row in forms.models}  # a model may be a reference, too

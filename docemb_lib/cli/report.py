@@ -110,7 +110,7 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
 
 def print_evaluation(final: Final, metric: str = "map") -> None:
     """Print a table of models and tasks. metric: the one that decides on retrieval."""
-    title = f"Test scores (accuracy; {METRIC_NAMES[metric]} for retrieval) with 95% intervals"
+    title = f"Test scores (accuracy, {METRIC_NAMES[metric]} or Spearman) with 95% intervals"
     board = final.board.reset_index()
     print_table(board.assign(model=board["model"].map(typeset)), title)
     console.print(TERMS)

@@ -17,6 +17,7 @@ from docemb_lib.evaluation.tasks import (
     Ranking,
     Retrieval,
     Score,
+    ScoredPairs,
     Task,
 )
 from docemb_lib.settings.sections import HeadSettings
@@ -30,6 +31,7 @@ __all__ = [
     "Ranking",
     "Retrieval",
     "Score",
+    "ScoredPairs",
     "Task",
     "benchmark_task",
     "evaluate",

@@ -21,6 +21,7 @@ from docemb_lib.evaluation.judged import make_ranking
 from docemb_lib.evaluation.readers import examples_task, source_rows
 from docemb_lib.evaluation.tasks import (
     SPLITS,
+    HeadTask,
     Ranking,
     Retrieval,
     Task,
@@ -165,7 +166,7 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
         present = [target for target in targets if target in texts and target != title]
         missing += len(targets) - len(present)
         if title in texts and present:
-            links[title] = dict.fromkeys(present, 1)
+            links[title] = dict.fromkeys(present, 1.0)
     if missing or len(links) < len(lists):
         message = "%s: without an article, %d of %d lists and %d relevant titles are left out"
         logger.warning(message, relevance, len(lists) - len(links), len(lists), missing)
@@ -257,7 +258,8 @@ def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
             rows.append((split, "relevant_mean", float(np.mean([*map(len, data.relevant)]))))
         else:
             rows.append((split, "examples", len(data.labels)))
-            rows.append((split, "classes", len(set(data.labels))))
+            if isinstance(task, HeadTask):
+                rows.append((split, "classes", len(set(data.labels))))
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
         rows.append((split, "over_384", 100 * float((tokens > 384).mean())))
     return pd.DataFrame(rows, columns=["split", "statistic", "value"])

@@ -26,7 +26,7 @@ from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.reader import visible_files
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
-from docemb_lib.evaluation.judged import retrieval_task
+from docemb_lib.evaluation.judged import judged_task
 from docemb_lib.evaluation.probes import cut
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import files_by_split, labelled_task
@@ -89,7 +89,8 @@ def load_task(name: str, settings: Evaluation) -> Task:
     task = _own_settings(name, settings)
     if task is None:
         return benchmark_task(name, _place(name, settings))
-    return retrieval_task(task) if task.kind == "retrieval" else labelled_task(task)
+    read = labelled_task if task.kind in ("classification", "pairs") else judged_task
+    return read(task)
 
 
 def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[str, Any]:

@@ -1,19 +1,24 @@
-"""Retrieval tasks from files: documents that are queries, or queries beside the documents.
+"""Tasks of links between documents, from files: retrieval, with queries that are documents or stand
+beside them, and scored pairs.
 
 BEIR's layout is a folder with `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv` and perhaps
 `qrels/dev.tsv`. Its candidates are the documents alone. A file of links is a table of two ids a
 row, with or without a line of names, perhaps with a grade after them (BEIR), or of TREC's four
-columns: query, iteration, document and grade.
+columns: query, iteration, document and grade. Of scored pairs a number, the score, stands in the
+place of the grade.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.files import warn_once
+from docemb_lib.base.prompts import Query
 from docemb_lib.corpus.reader import (
     TEXTS,
     Problems,
@@ -24,12 +29,21 @@ from docemb_lib.corpus.reader import (
     read_table,
 )
 from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_in
-from docemb_lib.evaluation.tasks import Ranking, Retrieval
+from docemb_lib.evaluation.tasks import LabelledPairs, Ranking, Retrieval, ScoredPairs
 from docemb_lib.settings.sections import OwnTask, SplitName
 
 TARGET = {2: 1, 3: 1, 4: 2}  # the column of the second id, by the number of columns
+ITERATIONS = [[], ["0"], ["Q0"]]  # TREC has such a second column, other layouts have none
+# What stands beside two ids: its name, its form, and what to write, for messages.
+GRADE = (
+    "grade",
+    r"\d+",
+    "a whole number, 1 or more for a document to find; other numbers are --scored pairs (kind: "
+    "scored-pairs)",
+)
+SCORE = ("score", r"(?i)[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", "a number")
 
-Links = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
+Links = dict[str, dict[str, float]]  # the grade or score of each second document, by their ids
 logger = logging.getLogger(__name__)
 
 TITLE = "title"  # stands above the text of a document or query of BEIR
@@ -38,16 +52,21 @@ SHOWN = 3  # ids in a message
 Texts = Mapping[str, str]  # of documents or queries, by id
 
 
-def read_links(file: Path, known: Collection[str], *, skip_bad: bool = False) -> Links:
+def read_links(
+    file: Path, known: Set[str], *, scored: bool = False, skip_bad: bool = False
+) -> Links:
     """Return the grade of each second id for each first one, 1 where there is none.
 
-    Raises InputError for bad rows.
+    A warning says how a first row of three columns without names is read. Raises InputError for bad
+    rows.
 
     Args:
         known: the ids of documents and queries. A first row with none of them is a line of names.
             Ids of a folder may lack the endings of its files.
+        scored: return scores, which may be any numbers, of known ids, in the place of grades.
         skip_bad: leave out bad rows, with a warning.
     """
+    what, form, wanted = SCORE if scored else GRADE
     problems = Problems(skip_bad=skip_bad)
     links: Links = {}
     full = {Path(id).with_suffix("").as_posix(): id for id in known if id.endswith(TEXTS)}
@@ -55,32 +74,41 @@ def read_links(file: Path, known: Collection[str], *, skip_bad: bool = False) ->
     for row in read_table(file, problems, named=False):
         with problems.collecting():
             values = [clean(value.strip()) for value in row.fields.values()]
-            values = [full.get(value, value) for value in values]
-            if len(values) not in TARGET or not all(values):
-                raise row.bad(
-                    f"it has {len(values)} values; write two ids, perhaps with a grade, or TREC's "
-                    "four columns"
-                )
-            source = values[0]
-            target = values[TARGET[len(values)]]
-            grade = values[-1] if len(values) > 2 else "1"
-            if row.number == 1 and source not in known and target not in known:
+            ids = [full.get(value, value) for value in values]
+            if row.number == 1 and all(values) and known.isdisjoint(ids):
                 continue
-            if not grade.isdecimal():
+            if len(values) not in TARGET or not all(values) or values[1:-2] not in ITERATIONS:
                 raise row.bad(
-                    f"the grade is {grade!r:.40}; write a whole number, 1 or more for a document "
-                    "to find, as for scores above a threshold"
+                    f"it has {len(values)} values; write two ids, perhaps with a {what}, or TREC's "
+                    "four columns, of which the second is 0"
                 )
-            links.setdefault(source, {})[target] = int(grade)
+            source = ids[0]
+            target = ids[TARGET[len(values)]]
+            grade = values[-1] if len(values) > 2 else "1"
+            if not re.fullmatch(form, grade):
+                raise row.bad(f"the {what} is {grade!r:.40}; write {wanted}")
+            if scored and not known >= {source, target}:
+                raise row.bad(f"no document has the id {source!r} or {target!r}; let the ids agree")
+            value = float(grade)
+            if links.setdefault(source, {}).setdefault(target, value) != value:
+                raise row.bad(
+                    f"{source!r} and {target!r} have another {what} in an earlier row; keep one"
+                )
+            if row.number == 1 and len(values) == 3:
+                row_1 = f"{source!r} and {target!r} with the {what} {grade}"
+                warn_once("%s: there are no names of columns; row 1 is read as %s", file, row_1)
     problems.end(file)
+    if not links:
+        raise InputError(f"{file}: it holds no links; write two ids on each line")
     return links
 
 
-def retrieval_task(settings: OwnTask) -> Retrieval:
-    """Return an own retrieval task.
+def judged_task(settings: OwnTask) -> Retrieval | ScoredPairs:
+    """Return an own task of retrieval or of scored pairs.
 
     Raises InputError for files that are missing, malformed, or do not fit each other.
     """
+    scored = settings.kind == "scored-pairs"
     path = Path(str(settings.path))
     queries_file = settings.queries
     relevance = settings.relevance
@@ -93,13 +121,18 @@ def retrieval_task(settings: OwnTask) -> Retrieval:
         queries_file = path / "queries.jsonl"
         path = path / "corpus.jsonl"
     documents = _texts(path, settings, titled=queries_file is not None)
-    queries = _texts(queries_file, settings, titled=True) if queries_file else documents
+    queries = (
+        _texts(queries_file, settings, titled=True) if queries_file and not scored else documents
+    )
     known = documents.keys() | queries.keys()
     by_split = {}
     for split, file in files_by_split(relevance).items():
-        by_split[split] = read_links(file, known, skip_bad=settings.skip_bad)
+        by_split[split] = read_links(file, known, scored=scored, skip_bad=settings.skip_bad)
     if NO_SPLIT in by_split:
         by_split = _drawn(by_split[NO_SPLIT], settings)
+    if scored:
+        pairs = {split: _scored_pairs(documents, links) for split, links in by_split.items()}
+        return ScoredPairs(settings.name, pairs)
     rankings = {}
     for split, links in by_split.items():
         where = f"task {settings.name}, split {split}"
@@ -121,7 +154,7 @@ def _texts(file: Path, settings: OwnTask, *, titled: bool) -> dict[str, str]:
 
 
 def _drawn(links: Links, settings: OwnTask) -> dict[str, Links]:
-    """Draw a share of the queries for validation; the rest is for test, as nothing is trained."""
+    """Draw a share of the first ids for validation; the rest is for test, as nothing is trained."""
     held = round(settings.share * len(links))
     order = np.random.default_rng(settings.seed).permutation(sorted(links))
     splits: dict[str, Links] = {"validation": {}, "test": {}}
@@ -129,6 +162,14 @@ def _drawn(links: Links, settings: OwnTask) -> dict[str, Links]:
     for query, grades in links.items():
         splits["validation" if query in drawn else "test"][query] = grades
     return {split: queries for split, queries in splits.items() if queries or split == "test"}
+
+
+def _scored_pairs(documents: Texts, links: Links) -> LabelledPairs:
+    pairs = []
+    for first, scores in links.items():
+        for second, score in scores.items():
+            pairs.append((documents[first], documents[second], score, first, second))
+    return LabelledPairs(*zip(*pairs, strict=True))
 
 
 def make_ranking(documents: Texts, queries: Texts, links: Links, where: str) -> Ranking:
@@ -162,7 +203,7 @@ def make_ranking(documents: Texts, queries: Texts, links: Links, where: str) -> 
             rows.append(row_of[query])
         else:
             rows.append(len(texts))
-            texts.append(text)
+            texts.append(Query(text))
             ids.append(f"query {query}")
         relevant.append([row_of[id] for id in found])
         grades.append([positive[id] for id in found])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -60,8 +61,8 @@ def score_queries(
     ranked: Iterable[np.ndarray],
     relevant: Sequence[Sequence[int]],
     *,
-    grades: Sequence[Sequence[int]] = (),
-    missing: Sequence[Sequence[int]] = (),
+    grades: Sequence[Sequence[float]] = (),
+    missing: Sequence[Sequence[float]] = (),
     top: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Score Q queries as trec_eval does: (Q,) for each of METRICS, whose means are the scores.
@@ -103,6 +104,23 @@ def score_queries(
         scores.append((average, reciprocal, ndcg, recall))
     columns = np.array(scores, dtype=np.float64).reshape(-1, len(METRICS)).T
     return dict(zip(METRICS, columns, strict=True))
+
+
+def spearman(pairs: np.ndarray) -> np.ndarray:
+    """Return N values whose mean is Spearman's correlation of N >= 3 pairs; 0 of a constant.
+
+    All pairs together have a correlation, and no pair has one. Value i is the jackknife's: what
+    pair i contributes, by the correlation of the others (Efron and Tibshirani, 1993, chapter 11).
+    So the mean over a resample of these values is, to first order, the correlation of the resample.
+
+    pairs: (2, N).
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(pairs.T)
+    parts = chain([frame], map(frame.drop, frame.index))  # all pairs, and all but each
+    whole, *others = np.nan_to_num([part.corr("spearman").iloc[0, 1] for part in parts])
+    return whole + (len(others) - 1) * (np.mean(others) - others)
 
 
 def tfidf(texts: Sequence[str], fitted: int | None = None) -> csr_array:

@@ -13,13 +13,18 @@ import pandas as pd
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
-MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
+MAIN_METRICS = (
+    "accuracy",
+    "map",
+    "spearman",
+)  # one per task; means and tables leave out further metrics
 METRIC_NAMES = {  # in tables and figures; others are as they are
     "map": "MAP",
     "mrr": "MRR",
     "ndcg@10": "nDCG@10",
     "recall@100": "recall@100",
     "f1_macro": "macro-F1",
+    "spearman": "Spearman",
     "mean": "mean score",
 }
 BETTER, WORSE, UNCLEAR = VERDICTS

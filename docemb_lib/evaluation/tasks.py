@@ -1,9 +1,9 @@
 """Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and their scores.
 
 A task holds data in splits. Classification and pairs train heads on frozen embeddings;
-retrieval ranks by cosine. A task checks when it is constructed that its data can be scored;
-`warn_of_problems` reports data that can be scored but is suspicious, and does not mend it, because
-published scores include it.
+retrieval and scored pairs rank by cosine. A task checks when it is constructed that its data can be
+scored; `warn_of_problems` reports data that can be scored but is suspicious, and does not mend it,
+because published scores include it.
 
 Embeddings are (N, D), dense or sparse with rows of unit length.
 """
@@ -20,12 +20,14 @@ import numpy as np
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import hash_of
 from docemb_lib.evaluation.retrieval import (
+    DECIMALS,
     Embeddings,
     Similarities,
     by_cosine,
     of_rows,
     rank_documents,
     score_queries,
+    spearman,
 )
 from docemb_lib.settings.sections import HeadSettings
 
@@ -88,7 +90,7 @@ class Labelled(Examples):
 
 @dataclass(frozen=True)
 class LabelledPairs(Examples):
-    """Ordered pairs of documents and the class of each pair.
+    """Ordered pairs of documents and the class, or the score, of each pair.
 
     first_ids, second_ids: of the documents; without them, equal texts are one document.
     """
@@ -113,9 +115,9 @@ class Ranking(Examples):
     queries: Sequence[int]  # rows of texts
     relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
     ids: Sequence[str] = ()
-    grades: Sequence[Sequence[int]] = ()  # of the relevant rows, from 1; empty: all are 1
+    grades: Sequence[Sequence[float]] = ()  # of the relevant rows, from 1; empty: all are 1
     # For each query the grades of relevant documents that are in no row; empty: there are none
-    missing: Sequence[Sequence[int]] = ()
+    missing: Sequence[Sequence[float]] = ()
     candidates: int | None = None  # the first so many texts can be retrieved; None: all
 
     @property
@@ -180,8 +182,9 @@ class Embedder(Protocol):
 class Score:
     """The score of a model on a task: the results of its test examples or queries.
 
-    per_example: for each metric that is a mean over examples (accuracy, those of retrieval) the
-    results (S, N), of S head seeds, or of one where nothing is trained; the first metric decides.
+    per_example: for each metric that is a mean over examples (accuracy, those of retrieval, and
+    Spearman's correlation, see `spearman`) the results (S, N), of S head seeds, or of one where
+    nothing is trained; the first metric decides.
     extra: further metrics, of each seed.
     """
 
@@ -473,7 +476,48 @@ class Retrieval(BaseTask):
         return Score({metric: values[None] for metric, values in by_metric.items()})
 
 
-Task = Classification | Pairs | Retrieval
+@dataclass(frozen=True)
+class ScoredPairs(BaseTask):
+    """Order pairs of documents by their cosine as a judge's scores do; nothing is trained.
+
+    The scores are the labels of the pairs.
+
+    Example:
+        >>> pairs = LabelledPairs(["a", "a", "b"], ["b", "c", "c"], [0.2, 0.9, 0.4])
+        >>> task = ScoredPairs("similar", {"test": pairs})
+        >>> round(task.score(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])).mean, 3)
+        1.0
+    """
+
+    splits: Mapping[str, LabelledPairs]
+
+    def __post_init__(self) -> None:
+        """Check the splits; scores of one or two values are classes."""
+        super().__post_init__()
+        for split, data in self.splits.items():
+            if len({*data.labels}) < 3:
+                raise InputError(
+                    f"task {self.name!r}, split {split!r}: there are fewer than three different "
+                    "scores; give more, or let them be the classes of pairs"
+                )
+
+    def score(
+        self, embeddings: Embeddings | Similarities, split: str = "test", **_: object
+    ) -> Score:
+        """Return Spearman's correlation of cosines and scores. Options of other tasks do nothing.
+
+        embeddings: see `Retrieval.score`.
+        """
+        row_of = self.rows(split, embeddings)
+        similarities = embeddings if callable(embeddings) else by_cosine(embeddings)
+        data = self.splits[split]
+        ids = zip(data.first_ids, data.second_ids, strict=True)
+        cosines = [similarities([row_of[first]])[0, row_of[second]] for first, second in ids]
+        pairs = np.array([cosines, data.labels], dtype=np.float64).round(DECIMALS)
+        return Score({"spearman": spearman(pairs)[None]})
+
+
+Task = Classification | Pairs | Retrieval | ScoredPairs
 
 
 def warn_of_problems(task: Task) -> None:

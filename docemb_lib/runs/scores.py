@@ -22,7 +22,7 @@ from docemb_lib.evaluation.catalogue import (
     task_inputs,
 )
 from docemb_lib.evaluation.retrieval import METRICS
-from docemb_lib.evaluation.tasks import HeadTask, Retrieval, Score
+from docemb_lib.evaluation.tasks import HeadTask, Retrieval, Score, ScoredPairs
 from docemb_lib.evaluation.uncertainty import (
     Scores,
     decided_by,
@@ -381,7 +381,7 @@ class Scorer:
         settings = self.settings.model_dump(include={"head", "seeds", "map_at", *protocol})
         return {"model": model.fingerprint, **self._task_inputs(name), **settings}
 
-    def _asked(self, name: str) -> tuple[HeadTask | Retrieval, str]:
+    def _asked(self, name: str) -> tuple[HeadTask | Retrieval | ScoredPairs, str]:
         """The task and the split that is scored."""
         task = self.task(name)
         if self.final or not isinstance(task, HeadTask):
@@ -398,16 +398,18 @@ class Scorer:
         """Score the model on a task."""
         task, split = self._asked(name)
         fitted = None
-        if not isinstance(task, HeadTask):
+        if isinstance(task, Retrieval):
             fitted = len(set(task.splits[split].pool))
         embeddings = model.on_texts(task.texts(split), fitted)
         write_scores(folder, self._score(task, split, embeddings))
 
-    def _score(self, task: HeadTask | Retrieval, split: str, embeddings: Any) -> dict[str, Score]:
+    def _score(
+        self, task: HeadTask | Retrieval | ScoredPairs, split: str, embeddings: Any
+    ) -> dict[str, Score]:
         """The score of a task in every round.
 
         embeddings: (N, D), row i belongs to document i of `task.documents(split)`, or
-        `Similarities` for retrieval.
+        `Similarities` for tasks without heads.
         """
         settings = self.settings
         limits = settings.rounds if self.final else [None]

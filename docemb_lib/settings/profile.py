@@ -145,7 +145,7 @@ class Profile(sections.Section):
 
     @classmethod
     def of_links(cls, texts: Path, links: Path | None, **fields: object) -> Self:
-        """The profile of one task: documents find those that they are linked with.
+        """The profile of one task, retrieval if `fields` have no other kind.
 
         All links are for test. Raises InputError for a wrong value.
 

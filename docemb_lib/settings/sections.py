@@ -401,8 +401,8 @@ class OwnTask(Section):
     """
 
     name: str = Field(pattern="^[^/]+$")
-    kind: Literal["classification", "pairs", "retrieval"]
-    # One file or folder, or one per split; retrieval: the documents
+    kind: Literal["classification", "pairs", "retrieval", "scored-pairs"]
+    # One file or folder, or one per split; retrieval, scored-pairs: the documents
     path: Path | dict[SplitName, Path]
     text_field: TextFields = "text"  # several are joined
     second_field: str = "second"  # pairs: the field of the second text
@@ -411,24 +411,25 @@ class OwnTask(Section):
     split_field: str | None = None
     share: Float = Field(0.2, gt=0, lt=0.5)  # of examples drawn for test, as many for validation
     seed: Seed = 0  # of this draw
-    id_field: str | None = None  # retrieval: the field of a document's id; None: as of a corpus
+    id_field: str | None = None  # the field of a document's id; None: as of a corpus
     skip_bad: bool = False  # leave out rows that cannot be read, and say so
     # retrieval: a file of queries that are no documents; None: documents are the queries
     queries: Path | None = None
     # retrieval: pairs of ids, a document or query and a document to be found; None: `path` is a
-    # folder with corpus.jsonl, queries.jsonl and qrels, as those of BEIR
+    # folder with corpus.jsonl, queries.jsonl and qrels, as those of BEIR. scored-pairs: ids of two
+    # documents and a number, which says how similar they are
     relevance: Path | dict[SplitName, Path] | None = None
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        if self.kind != "retrieval":
+        if self.kind not in ("retrieval", "scored-pairs"):
             for name in ("queries", "relevance"):
                 if getattr(self, name):
                     raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
             return self
         if isinstance(self.path, dict):
             raise ValueError(
-                "path of a retrieval task is one file of documents for all splits; "
+                f"path of a {self.kind} task is one file of documents for all splits; "
                 "name one file, and give relevance a file per split"
             )
         if self.relevance is None and (self.queries or not self.path.is_dir()):

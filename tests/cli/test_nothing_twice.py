@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, docemb, write_files, write_rows
 
+from docemb_lib.base.prompts import Prompts
 from docemb_lib.student import Student
 
 N = 40
@@ -70,6 +71,15 @@ def test_links_between_documents_are_scored_in_any_folder(outside, student_folde
     }
     assert "relevance (a file of pairs of ids) is missing" in docemb(*links[:4]).stderr
     assert "--texts: the argument is empty" in docemb(*links[:2], *links[4:]).stderr
+
+
+def test_scored_pairs_are_correlated_with_every_model(outside, student_folder):
+    (outside / "scores.tsv").write_text("".join(f"{n}\t1\t{n % 7 / 2}\n" for n in range(2, N)))
+    shutil.copytree(student_folder, outside / "mine")
+    scores = ("--texts", "texts.jsonl", "--links", "scores.tsv", "--scored")
+    found = json.loads(done("evaluate", "mine", *scores, "--json").stdout)
+    assert {row["metric"] for row in found["comparison"]} == {"spearman"}
+    assert {"mine", "TF-IDF", "BM25"} <= {row["model"] for row in found["intervals"]}
 
 
 def done(*command):
@@ -133,7 +143,7 @@ def test_another_student_has_other_embeddings(outside, student_folder, forwarded
 def test_students_of_other_prompts_share_no_embeddings(outside, student_folder, forwarded):
     student = Student.load(student_folder)
     for prompt in ("passage: ", "query: "):
-        student.prompt = prompt
+        student.prompts = Prompts(prompt)
         student.save("prompted")
         done("adapt", "prompted", "texts.jsonl", "-o", "mine")
         shutil.rmtree("mine")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.evaluation.judged import retrieval_task
+from docemb_lib.base.prompts import Query
+from docemb_lib.evaluation.judged import judged_task
 from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import OwnTask
@@ -26,11 +27,11 @@ def beir(folder, qrels=QRELS, **further):
 
 def linked(path, relevance, **fields):
     settings = OwnTask(name="t", kind="retrieval", path=path, relevance=relevance, **fields)
-    return retrieval_task(settings)
+    return judged_task(settings)
 
 
 def folder_task(folder):
-    return retrieval_task(OwnTask(name="t", kind="retrieval", path=folder))
+    return judged_task(OwnTask(name="t", kind="retrieval", path=folder))
 
 
 def test_a_folder_of_beir_gives_its_documents_queries_and_grades_by_split(tmp_path):
@@ -41,6 +42,7 @@ def test_a_folder_of_beir_gives_its_documents_queries_and_grades_by_split(tmp_pa
     assert data.pool == ["c1", "c2", "c3", "c4"]
     assert (data.queries, data.relevant, data.grades) == ([4, 5], [[1, 2], [3]], [[2, 1], [1]])
     assert splits["validation"].relevant == [[0]]
+    assert [isinstance(text, Query) for text in data.texts] == [False] * 4 + [True] * 2
 
 
 def test_missing_documents_count_and_queries_without_any_are_left_out(tmp_path, caplog):
@@ -87,7 +89,7 @@ def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path):
     tasks = f"tasks: [find], sweep_tasks: [find], own_tasks: [{own}]"
     (tmp_path / "mine.yaml").write_text(f"evaluation: {{{tasks}}}")
     (settings,) = Profile.load(tmp_path / "mine.yaml").evaluation.own_tasks
-    splits = retrieval_task(settings).splits
+    splits = judged_task(settings).splits
     sizes = {split: len(data.queries) for split, data in splits.items()}
     assert sizes == {"validation": 3, "test": 7}
 
@@ -95,7 +97,7 @@ def test_a_profile_names_files_of_documents_queries_and_relevance(tmp_path):
 def test_a_folder_is_a_profile_of_one_task(tmp_path, refused):
     folder = beir(tmp_path / "data")
     (task,) = Profile.of_links(folder, None).evaluation.own_tasks
-    assert [*retrieval_task(task).splits] == ["test"]
+    assert [*judged_task(task).splits] == ["test"]
     refused(
         "--texts: .*let path .*/none be a folder of BEIR's",
         Profile.of_links,
