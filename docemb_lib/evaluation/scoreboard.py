@@ -13,11 +13,8 @@ import pandas as pd
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
-MAIN_METRICS = (
-    "accuracy",
-    "map",
-    "spearman",
-)  # one per task; means and tables leave out further metrics
+# One per task; means and tables leave out further metrics.
+MAIN_METRICS = ("accuracy", "map", "spearman")
 METRIC_NAMES = {  # in tables and figures; others are as they are
     "map": "MAP",
     "mrr": "MRR",
