@@ -353,6 +353,8 @@ def search(
 
     The cosines are exact, with all documents.
     """
+    import numpy as np
+
     from docemb_lib.base.pretrained import fingerprint
     from docemb_lib.base.prompts import Query
     from docemb_lib.cli.similarity import given_text, hits, print_hits
@@ -368,7 +370,9 @@ def search(
     file.check_student(fingerprint(model), model)
     vector = student.embed([Query(text)])[0] if row is None else file.document(row)["embedding"]
     nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
-    found = hits(file, nearest, vector)
+    # A passage is nearer than a document, so the pairs say nothing about its cosine.
+    pairs = np.empty(0) if by_passages else file.pair_cosines()
+    found = hits(file, nearest, vector, pairs)
     if as_json:
         print_json(found)
     else:

@@ -37,11 +37,13 @@ def given_text(argument: str) -> str:
 
 
 def hits(
-    file: EmbeddingsFile, cosines: Mapping[int, float], query: np.ndarray
+    file: EmbeddingsFile, cosines: Mapping[int, float], query: np.ndarray, pairs: np.ndarray
 ) -> list[dict[str, Any]]:
     """Return the fields of each document: rank, cosine, id, and its nearest passage if it has some.
 
-    cosines: with the query, by row of the file.
+    Where there are pairs, `nearer_than` is the share of them that are less near.
+
+    cosines: with the query, by row of the file; pairs: cosines of documents, ascending.
     """
     rows = []
     for rank, (row, cosine) in enumerate(cosines.items(), start=1):
@@ -51,6 +53,8 @@ def hits(
             "cosine": round(cosine, 4),
             "id": str(document["id"]),
         }
+        if len(pairs):
+            fields["nearer_than"] = round(np.searchsorted(pairs, cosine) / len(pairs), 4)
         if file.has_passages:
             best = int(np.argmax(passage_cosines(document["passage"], query)))
             start = document["passage_start"][best]
@@ -63,6 +67,7 @@ def hits(
 def print_hits(found: list[dict[str, Any]]) -> None:
     """Print rank, cosine and id of each hit on a line, and the beginning of its passage below."""
     for hit in found:
-        console.print(f"{hit['rank']:>3}  {hit['cosine']:.3f}  {hit['id']}")
+        share = f"  nearer than {hit['nearer_than']:.2%} of pairs" if "nearer_than" in hit else ""
+        console.print(f"{hit['rank']:>3}  {hit['cosine']:.3f}{share}  {hit['id']}")
         if "passage" in hit:
             console.print(indent(fill(short(hit["passage"]), console.width - 5), " " * 5))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 STUDENT = b"docemb.student"  # the key of the metadata: fingerprint of the student
 ROWS = 1024  # documents of a row group: what is in memory at once, and what one document costs
+SAMPLE = 1000  # documents whose pairs say how near a cosine is
 PASSAGE_COLUMNS = ["passage", "passage_start", "passage_end", "passage_weight"]
 
 
@@ -112,6 +113,21 @@ class EmbeddingsFile:
             for name in {"embedding", "passage"} & fields.keys():
                 fields[name] = np.stack(fields[name]).astype(np.float32)
         return fields
+
+    def pair_cosines(self) -> np.ndarray:
+        """Return the cosines of all pairs of some `SAMPLE` documents, ascending: (pairs,).
+
+        The documents are drawn at random, and the same ones each time.
+        """
+        rng = np.random.default_rng(0)
+        drawn = []
+        with self._reading():
+            for batch in self._file.iter_batches(ROWS, columns=["embedding"]):
+                X = _matrix(batch.column(0))  # (B, D)
+                drawn.append(X[rng.random(len(X)) * len(self.ids) < SAMPLE])
+        X = np.concatenate(drawn)
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+        return np.sort((X @ X.T)[np.triu_indices(len(X), k=1)])
 
     def nearest(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import docemb, write_files
+from scipy.spatial.distance import pdist
 
 from docemb_lib.base.prompts import Prompts, Query
 from docemb_lib.cli import similarity
@@ -74,16 +75,34 @@ def test_search_for_more_like_a_document_leaves_it_out(folder):
     assert len(hits) == 5
 
 
+def test_a_planted_copy_is_nearer_than_the_pairs_of_unrelated_texts(folder):
+    found = json.loads(search(folder, "--like", "graphs.txt", "--json"))
+    X = np.stack(pd.read_parquet(folder / "e.parquet")["embedding"])
+    pairs = 1 - pdist(X, "cosine")
+    for hit in found:
+        # Its own pair is as near as a hit is, up to rounding.
+        assert hit["nearer_than"] == pytest.approx((pairs < hit["cosine"]).mean(), abs=1.1 / 15)
+    copy, *unrelated = [hit["nearer_than"] for hit in found]
+    assert copy >= 12 / 15 > max(unrelated)  # of 15 pairs 3 are copies
+
+
+def test_a_passage_is_not_compared_with_pairs_of_documents(folder):
+    found = search(folder, TOPICS["waves"], "--by-passages")
+    assert "of pairs" not in found
+
+
 def test_search_for_the_text_of_a_file_prints_each_hit_and_its_passage(folder):
     hit, passage = search(folder, folder / "texts" / "lines.txt", "-k", 1).splitlines()
-    assert re.fullmatch(r"  1  [01]\.\d{3}  (more-)?lines.txt", hit)
+    share = r"nearer than \d+\.\d\d% of pairs"
+    assert re.fullmatch(rf"  1  [01]\.\d{{3}}  {share}  (more-)?lines.txt", hit)
     assert "least squares" in passage
 
 
 def test_ten_hits_fit_a_screen(monkeypatch):
     screen = PlainConsole(file=io.StringIO(), width=80)
     monkeypatch.setattr(similarity, "console", screen)
-    hit = {"rank": 10, "cosine": 0.123, "id": "a" * 60, "passage": "residuals are small " * 50}
+    hit = {"rank": 10, "cosine": 0.123, "nearer_than": 0.9974, "id": "a" * 35}
+    hit["passage"] = "residuals are small " * 50
     similarity.print_hits([hit] * 10)
     lines = screen.file.getvalue().splitlines()
     assert len(lines) <= 40

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from conftest import write_files, write_rows
 from pyarrow import parquet
-from scipy.spatial.distance import cosine
+from scipy.spatial.distance import cosine, pdist
 
 from docemb_lib.student import embeddings_file
 from docemb_lib.student.embeddings_file import EmbeddingsFile, passage_cosines, write_embeddings
@@ -90,6 +90,21 @@ def test_the_nearest_passage_stands_for_the_dense_half_of_its_document(documents
     found = EmbeddingsFile(file).nearest(query, N, by_passages=True)
     assert list(found) == np.argsort(-np.array(scores)).tolist()
     assert found == pytest.approx(dict(enumerate(scores)), abs=1e-6)
+
+
+@pytest.mark.parametrize("sample", [1000, 300])  # all of 900 documents, or some
+def test_the_cosines_of_pairs_are_those_of_scipy(tmp_path, monkeypatch, sample):
+    monkeypatch.setattr(embeddings_file, "SAMPLE", sample)
+    X = np.random.default_rng(0).standard_normal((900, 4)).astype(np.float32)
+    X[:90] = X[90]  # copies, side by side in the file
+    write_embeddings(tmp_path / "e.parquet", list(map(str, range(900))), X, student="abc")
+    found = EmbeddingsFile(tmp_path / "e.parquet").pair_cosines()
+    expected = 1 - pdist(X, "cosine")
+    if sample == 1000:
+        np.testing.assert_allclose(found, np.sort(expected), atol=1e-6)
+    for level in (0.5, 0.9, 0.999):
+        share = np.searchsorted(found, level) / len(found)
+        assert share == pytest.approx((expected < level).mean(), abs=0.02)
 
 
 def test_a_file_without_passages_is_not_searched_by_them(tmp_path, refused):
