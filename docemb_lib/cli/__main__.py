@@ -10,6 +10,7 @@ import typer
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import PRECISION, asked_precision
 from docemb_lib.cli.commands import (
+    AsCsv,
     AsJson,
     DryRun,
     Parameters,
@@ -60,6 +61,10 @@ DOCUMENTS = (
     "A folder of .txt/.md files, or a data file: .jsonl, .ndjson, .json, .csv, .tsv (each also "
     ".gz) or .parquet."
 )
+Corpus = Annotated[str, typer.Argument(help=DOCUMENTS)]
+AnyModel = Annotated[
+    str, typer.Argument(help="A sentence-transformers model: a folder or a hub id.")
+]
 # The attention window of a student that `adapt` makes from an encoder; 512 was no better on
 # validation.
 WINDOW = 256
@@ -179,7 +184,7 @@ def results(
     notebook: Annotated[
         str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Show the recorded runs, oldest first."""
     from docemb_lib.cli.report import print_runs
@@ -192,12 +197,26 @@ def results(
         print_runs(frame)
 
 
+def _read(
+    source: Path, text_field: TextField, id_field: IdField, skip_bad: SkipBad
+) -> dict[str, str]:
+    """Return the texts of a folder or a data file by id."""
+    from docemb_lib.corpus.reader import local_documents
+
+    return {
+        document.id: document.text
+        for document in local_documents(
+            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        )
+    }
+
+
 @command("docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student")
 def adapt(
     model: Annotated[
         str, typer.Argument(help="A student, or a short encoder: a folder or a hub id.")
     ],
-    corpus: Annotated[str, typer.Argument(help=DOCUMENTS)],
+    corpus: Corpus,
     out: Out,
     dim: Annotated[
         int | None,
@@ -215,7 +234,7 @@ def adapt(
     student first.
     """
     from docemb_lib.base.pretrained import resolve
-    from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.corpus.reader import local_paths
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
     from docemb_lib.runs.store import keep_beside
@@ -235,10 +254,7 @@ def adapt(
     keep_beside(out)
     with written_whole(out) as written:
         is_short = load_config(resolve(model)).model_type in CONVERTED  # before the texts are read
-        documents = local_documents(
-            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-        )
-        texts = [document.text for document in documents]
+        texts = [*_read(source, text_field, id_field, skip_bad).values()]
         if is_short:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
@@ -280,7 +296,6 @@ def embed(
 
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
-    from docemb_lib.corpus.reader import local_documents
     from docemb_lib.runs.models import student_embeddings
     from docemb_lib.runs.store import keep_beside
     from docemb_lib.student import Student
@@ -291,10 +306,7 @@ def embed(
         raise InputError(f"-o {out}: embeddings and passages need a .parquet file; name one")
     source = given_path(input_, "INPUT")
     with written_whole(out) as written:
-        documents = local_documents(
-            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-        )
-        texts = {document.id: document.text for document in documents}
+        texts = _read(source, text_field, id_field, skip_bad)
         of_documents = None
         if passages is None:
             keep_beside(written)  # those by a model of a hub
@@ -404,11 +416,45 @@ def explain(
         print_table(shown.assign(**shown[["of A", "of B"]].map(short)), title)
 
 
+@command("docemb audit all-MiniLM-L6-v2 my_texts/")
+def audit(
+    model: AnyModel,
+    corpus: Corpus,
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show how many words of long documents a model never reads, and what that changes.
+
+    Other documents may be nearest if it reads everything, in chunks whose embeddings are averaged.
+    --csv prints the numbers of each document. Of a student, `docemb embed` says what is cut.
+    """
+    import pandas as pd
+
+    from docemb_lib.evaluation.probes import audited
+
+    counts = audited(
+        model, pd.Series(_read(given_path(corpus, "CORPUS"), text_field, id_field, skip_bad))
+    )
+    if as_csv:
+        sys.stdout.write(counts.to_csv(index_label="id"))
+        return
+    most = counts.query("changed > 0").nlargest(20, "changed").index
+    console.print(
+        f"{(counts['unread'] > 0).sum()} of {len(counts)} documents are longer than {model} reads: "
+        f"{counts['unread'].sum():,} of {counts['words'].sum():,} words "
+        f"({counts['unread'].sum() / counts['words'].sum():.0%}) never reach it. If it reads "
+        f"everything, in chunks, {counts['changed'].mean():.1f} of the {min(10, len(counts) - 1)} "
+        "documents that are nearest to each are others. They change most for "
+        f"{', '.join(most) or 'none'}.",
+        soft_wrap=False,
+    )
+
+
 @command("docemb evaluate my_student --texts texts.jsonl --links links.tsv")
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")
-    ],
+    model: AnyModel,
     texts: Annotated[
         str | None,
         typer.Option(

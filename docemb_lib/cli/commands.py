@@ -32,6 +32,7 @@ DryRun = Annotated[
     typer.Option("--dry-run", help="List the runs, and say what is there and what is missing."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 Value = str | int | float | None  # of a parameter
 

@@ -17,8 +17,9 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.retrieval import unit
+from docemb_lib.evaluation.retrieval import by_cosine, rank_documents, unit
 from docemb_lib.evaluation.uncertainty import TAILS, bootstrap_over_tasks, resampled_means
+from docemb_lib.teachers import SBERT, preprocess
 
 Distance = Literal["cosine", "mse"]
 Embed = Callable[[list[str]], np.ndarray]  # M texts to (M, D)
@@ -139,6 +140,27 @@ def by_position(values: np.ndarray) -> pd.DataFrame:
     frame = pd.DataFrame(bootstrap_over_tasks([values.T]).T, columns=["value", "low", "high"])
     frame.insert(0, "position", (np.arange(K) + 0.5) / K)
     return frame
+
+
+def audited(model: str, texts: pd.Series) -> pd.DataFrame:
+    """Count what a sentence encoder that truncates does not read of N texts, and what that changes.
+
+    Returns the index of the texts, and the columns words, unread, the words that never reach the
+    model, and changed: how many of the 10 nearest texts are others where it reads everything, in
+    chunks.
+    """
+    teacher = SBERT(model)
+    documents = [*texts]
+    truncated = teacher.embed(documents)
+    spaces = [truncated, SBERT(model, long="chunks").embed(documents, truncated)]
+    rows = range(len(texts))
+    ranked = [rank_documents(by_cosine(X), rows, candidates=np.array(rows)) for X in spaces]
+    parts = texts.to_frame("words").assign(unread=texts.map(teacher.unread))
+    return parts.map(lambda text: len(preprocess(text, "none"))).assign(
+        changed=[
+            np.setdiff1d(near[:10], others[:10]).size for near, others in zip(*ranked, strict=True)
+        ]
+    )
 
 
 class Ending(NamedTuple):

@@ -106,6 +106,13 @@ class SBERT:
         """Number of tokens of each text, without special tokens and truncation."""
         return tokenizing.count_tokens(self._tokenizer, texts)
 
+    def unread(self, text: str) -> str:
+        """The end of a text that its truncated embedding does not depend on, "" for a short one."""
+        prompted = self._prompts.of(text) + text
+        tokens = self._tokenizer.encode(prompted, add_special_tokens=False)
+        beyond = tokens.offsets[self.max_text_tokens :]
+        return prompted[beyond[0][0] :] if beyond else ""
+
     def embed(self, texts: Sequence[str], first: np.ndarray | None = None) -> np.ndarray:
         """Float32 (N, dim). A row depends on its own text alone, up to rounding.
 

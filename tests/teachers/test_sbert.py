@@ -92,6 +92,22 @@ def test_tokens_are_counted_beyond_any_limit(sbert, texts, content_ids):
     assert sbert.count_tokens([""]) == [0]
 
 
+@pytest.mark.parametrize(("prompt", "tokens"), [("", 0), ("query: ", 2)])
+def test_the_unread_end_of_a_text_begins_with_the_first_word_beyond_the_limit(prompt, tokens):
+    teacher = SBERT(max_tokens=12, device="cpu", bf16=False)
+    teacher._encoder.prompts = {"default": prompt}
+    teacher._encoder.default_prompt_name = "default"
+    sentence = "ten small birds sit on a high wall and one more comes to them"
+    words = sentence.split()  # a token each
+    read = " ".join(words[: 10 - tokens])
+    end = " ".join(words[10 - tokens :])
+    texts = [read, f" {read}  {end}\n", f"{read} other words", f"small {read}"]
+    assert [teacher.unread(text) for text in texts[:2]] == ["", f"{end}\n"]
+    first, *same, moved = teacher.embed(texts)
+    np.testing.assert_allclose(same, [first, first], atol=2e-6)
+    assert abs(moved - first).max() > 1e-3
+
+
 def test_what_changes_an_embedding_changes_the_fingerprint():
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
