@@ -59,12 +59,13 @@ row = int(np.abs(n_structural - n_structural.mean()).argmin())
 page = train[row]["text"]
 
 sbert = run.teachers.sbert("truncate")
-limit = views.structural_limit(run)  # in tokens of text
+limit = sbert.max_text_tokens  # without special tokens
 tokenizer = AutoTokenizer.from_pretrained(resolve(sbert.model))
 encoded = tokenizer(page, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
 _, end = encoded["offset_mapping"][:limit][-1]  # of the last token that the teacher reads
 read = page[:end]
 assert np.allclose(sbert.embed([read]), sbert.embed([page]), atol=2e-2)
+assert sbert.unread(page).strip() == page[end:].strip()
 n_read = min(limit, n_structural[row])
 print(f"{train[row]['id']}: {n_structural[row]} tokens, of which {n_read} are read")
 

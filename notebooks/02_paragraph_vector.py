@@ -322,9 +322,8 @@ if versions.documents:
 
 # %%
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.views.corpus import structural_limit
 
-window = structural_limit(run)
+window = run.teachers.sbert("truncate").max_text_tokens
 long_enough = pages.index[pages["n_structural_tokens"] > 1.25 * window][:100]
 last_fifths = [cut(pages["text"][row], 5)[-1] for row in long_enough]
 

@@ -109,7 +109,7 @@ print(f"{len(texts)} taken")
 # %%
 from docemb_lib.runs.models import student_embeddings
 from docemb_lib.student.export import encoder_pooling
-from docemb_lib.teachers import LSA, SBERT
+from docemb_lib.teachers import LSA, SBERT, preprocess
 
 if adapted is None:
     pooling = encoder_pooling(encoder).replace("mean", "lead")
@@ -136,13 +136,11 @@ ax.axvline(
 ax.set(xscale="log", xlabel="tokens", ylabel="documents")
 ax.xaxis.set_major_formatter("{x:,.0f}")
 ax.legend()
-share = np.minimum(collection["length"], sbert.max_tokens).sum() / collection["length"].sum()
+words = sum(len(preprocess(text, "none")) for text in texts)
+unread = sum(len(preprocess(sbert.unread(text), "none")) for text in texts)
 read_whole = len(texts) - encoded.truncated
-print(
-    f"The first {sbert.max_tokens} tokens hold {share:.0%} of these {len(texts)} documents;",
-    end=" ",
-)
-print(f"the student reads {read_whole} of them to their end.")
+print(f"{unread:,} of {words:,} words ({unread / words:.0%}) never reach the encoder", end="; ")
+print(f"the student reads {read_whole} of these {len(texts)} documents to their end.")
 
 # %% [markdown]
 # ## Neighbours of a text
@@ -155,11 +153,36 @@ def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
     rows = np.argsort(-cosines, kind="stable")[:k]
     begins = [" ".join(texts[row].split())[:80] for row in rows]
     ids = collection["id"][rows]
-    return pd.DataFrame({"cosine": cosines[rows].round(3), "id": ids, "begins": begins})
+    return pd.DataFrame({"cosine": cosines[rows], "id": ids, "begins": begins})
 
 
 print(query)
 nearest(student.embed([query])[0]).style.hide().format(precision=3)
+
+# %% [markdown]
+# What do these cosines mean? Below are those of all pairs of documents, and lines for the ten documents that are
+# nearest to the query. A document *stands out* if it is nearer than 99% of pairs.
+
+# %%
+pairs = np.sort((Y @ Y.T)[np.triu_indices(len(Y), k=1)])
+
+
+def nearer_than(cosines: np.ndarray) -> np.ndarray:
+    """The share of all pairs of documents that are less near, for each cosine."""
+    return np.searchsorted(pairs, cosines) / len(pairs)
+
+
+ten = nearest(student.embed([query])[0], k=10)["cosine"].to_numpy()
+_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
+ax.hist(pairs, bins=100)
+ax.vlines(ten, 0, 1, transform=ax.get_xaxis_transform(), color=figures.PALETTE["structural"])
+ax.axvline(np.quantile(pairs, 0.99), color=figures.GREY, linestyle="--", label="99% are left")
+ax.set(xlabel="cosine", ylabel="pairs of documents", yscale="log")
+ax.yaxis.set_major_formatter("{x:,.0f}")
+ax.legend()
+shares = nearer_than(ten)
+standing = f"{np.count_nonzero(shares > 0.99) or 'none'} of the {len(ten)} nearest stands out"
+print(f"The nearest document is nearer than {shares[0]:.2%} of pairs: {standing}.")
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
@@ -194,6 +217,24 @@ def embed(text: str) -> dict[str, np.ndarray]:
 
 pool = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
 neighbour_browser(Neighbourhoods(["documents"], lambda task: pool, embed))
+
+# %% [markdown]
+# How many of a document's ten neighbours change if the encoder reads everything, in chunks? `docemb audit` counts them
+# for any model.
+
+
+# %%
+def neighbours(X: np.ndarray, k: int = 10) -> np.ndarray:
+    """The rows of the k nearest documents of each, (N, k); rows of X have length 1."""
+    cosines = X @ X.T
+    np.fill_diagonal(cosines, -np.inf)
+    return np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+
+
+near = zip(neighbours(unit(truncated)), neighbours(spaces["SBERT-chunks"]), strict=True)
+changed = [len(np.setdiff1d(*rows)) for rows in near]
+most = collection["id"][int(np.argmax(changed))]
+print(f"{np.mean(changed):.1f} in the mean, and {max(changed)} of {most}.")
 
 # %% [markdown]
 # *Why* is a document near to the query? Their cosine is the sum of all pairs of passages, which count by their states

@@ -7,7 +7,7 @@ from docemb_lib.views.compared import (
     held_out_embeddings,
     recorded,
 )
-from docemb_lib.views.corpus import described_tasks, structural_limit
+from docemb_lib.views.corpus import described_tasks
 from docemb_lib.views.students import (
     counted_endings,
     documents_to_read,
@@ -31,7 +31,6 @@ __all__ = [
     "held_out_embeddings",
     "readings",
     "recorded",
-    "structural_limit",
     "students_of_runs",
     "taught",
     "validation_embeddings",

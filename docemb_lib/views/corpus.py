@@ -19,11 +19,6 @@ STATISTICS = "statistics.parquet"
 LENGTHS = "lengths.parquet"
 
 
-def structural_limit(run: Run) -> int:
-    """The tokens of the longest text that the structural teacher does not truncate."""
-    return run.teachers.sbert("truncate").max_text_tokens
-
-
 def described_tasks(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Statistics of all tasks of the profile (`task_statistics`) and lengths of their documents.
 

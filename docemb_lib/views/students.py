@@ -15,7 +15,7 @@ from docemb_lib.settings.labels import student_name, typeset
 from docemb_lib.settings.notebooks import Notebook
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
-from docemb_lib.views.corpus import SHOWN, structural_limit
+from docemb_lib.views.corpus import SHOWN
 
 PROJECTED = ("student_projection", "contextual_projection")
 BEFORE = 300  # training documents in `embeddings_before`
@@ -127,7 +127,9 @@ def documents_to_read(run: Run) -> Versions:
     """
     validation = run.corpus.split("validation")
     lengths = np.asarray(validation["n_structural_tokens"][:])
-    rows = np.argsort(np.abs(lengths - 2 * structural_limit(run)), kind="stable")[:READ]
+    rows = np.argsort(
+        np.abs(lengths - 2 * run.teachers.sbert("truncate").max_text_tokens), kind="stable"
+    )[:READ]
     return Versions.of([validation["text"][int(row)] for row in rows])
 
 
