@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -96,6 +96,14 @@ def make_workspace(root: Path, monkeypatch: pytest.MonkeyPatch | None = None) ->
     return root
 
 
+def normal(*shape: int, seed: int):
+    """Numbers in double precision, the same for a seed."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
 def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """A data file in the format that its name says, by the standard library and pyarrow; `rows`
     have the same keys.
@@ -131,6 +139,15 @@ def write_files(
         else:
             (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
+
+
+def write_texts(folder: Path, n: int) -> Path:
+    """A folder of n different documents of 90 words."""
+    files = {}
+    for number in range(n):
+        words = " ".join(f"word{(number * 7 + k) % 97}" for k in range(90))
+        files[f"{number:03}.txt"] = f"Document {number}. {words}"
+    return write_files(folder, files)
 
 
 class Hostile:
@@ -177,6 +194,44 @@ def docemb(*arguments: object) -> Done:
     finally:
         signal.signal(signal.SIGTERM, handler)
     return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def succeed(*arguments: object) -> Done:
+    """`docemb` of a command that must succeed."""
+    done = docemb(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def wait_until(condition: Callable[[], object], process: Any = None) -> None:
+    """Wait, while a process runs, for what takes seconds."""
+    deadline = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def with_setting(profile: Any, section: str, **changed: Any) -> Any:
+    """A profile with other values in a section."""
+    settings = getattr(profile, section).model_copy(update=changed)
+    return profile.model_copy(update={section: settings})
+
+
+def labelled_rows(n: int) -> list[dict[str, str]]:
+    rows = []
+    for number in range(n):
+        words = " ".join(f"word{(number * 7 + k) % 31}" for k in range(30))
+        rows.append({"text": f"Number {number}. {words}", "label": "xy"[number % 2]})
+    return rows
+
+
+def write_own_task(folder: Path, rows: list[dict[str, str]]) -> None:
+    """The profile `mine`, whose only task is to classify these rows."""
+    task = "{name: own, kind: classification, path: rows.jsonl}"
+    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
+    profile = f"base: small.yaml\nevaluation: {evaluation}"
+    write_files(folder, {"rows.jsonl": rows, "mine.yaml": profile})
 
 
 @pytest.fixture(scope="session")

@@ -28,50 +28,33 @@ LAYERS = [
 ]
 
 
-def imported(path: Path) -> set[str]:
-    """The rooms of docemb_lib that a module imports, at any depth of its code."""
-    rooms = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("docemb_lib.")}
-    return rooms - {"__version__"}
-
-
-@pytest.mark.parametrize(
-    "path", sorted(LIBRARY.rglob("*.py")), ids=lambda p: str(p.relative_to(LIBRARY))
-)
-def test_a_module_imports_only_from_above(path):
-    room = path.relative_to(LIBRARY).parts[0].removesuffix(".py")
-    if room == "__init__":
-        return  # the public names, loaded when asked for
-    for other in imported(path):
-        assert LAYERS.index(other) <= LAYERS.index(room), (
-            f"{path.name} in {room} imports {other}, which lies below it"
-        )
-
-
-def modules() -> dict[str, Path]:
-    """Every module by its dotted name."""
-    paths = {}
+@pytest.fixture(scope="module")
+def graph() -> nx.DiGraph:
+    """An edge from each module to those that it imports, at any depth of its code."""
+    known = {}
     for path in LIBRARY.rglob("*.py"):
         parts = path.relative_to(LIBRARY.parent).with_suffix("").parts
-        name = ".".join(parts).removesuffix(".__init__")
-        paths[name] = path
-    return paths
-
-
-def test_no_module_imports_itself_by_way_of_others_not_even_for_types():
-    known = modules()
+        known[".".join(parts).removesuffix(".__init__")] = path
     graph = nx.DiGraph()
     for name, path in known.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
+            if isinstance(node, ast.Import):
+                graph.add_edges_from((name, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
                 places = [f"{node.module}.{alias.name}" for alias in node.names]
                 targets = (place if place in known else node.module for place in places)
                 graph.add_edges_from((name, target) for target in targets)
-    graph = graph.subgraph(known)
+    return graph.subgraph(known)
+
+
+def test_a_module_imports_only_from_above(graph):
+    for name, other in graph.edges:
+        if LIBRARY.name not in (name, other):  # the public names, loaded when asked for
+            room, above = (LAYERS.index(each.split(".")[1]) for each in (name, other))
+            assert above <= room, f"{name} imports {other}, which lies below it"
+
+
+def test_no_module_imports_itself_by_way_of_others_not_even_for_types(graph):
     assert [*nx.simple_cycles(graph)] == []
     assert graph.number_of_edges() > 200
 

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 import tomllib
+from itertools import chain
 
 import pytest
 import yaml
@@ -27,6 +28,12 @@ IMPORT_NAMES = {
     "accelerate": "transformers",  # its extra torch
     "distributed": "dask",  # its extra of this name
 }
+
+
+def dependencies(*extras):
+    """The lines of the package's dependencies, and of those of these extras."""
+    further = [PROJECT["optional-dependencies"][name] for name in extras]
+    return [*PROJECT["dependencies"], *chain(*further)]
 
 
 def constrained():
@@ -52,11 +59,7 @@ def test_the_citation_has_the_fields_of_its_format_and_the_version_of_the_packag
 
 def test_the_constraints_have_a_version_of_every_dependency_that_the_package_allows():
     versions = constrained()
-    extras = PROJECT["optional-dependencies"]
-    lines = list(PROJECT["dependencies"])
-    for name in ("offline", "onnx", "docs", "dev"):
-        lines += extras[name]
-    for wanted in map(Requirement, lines):
+    for wanted in map(Requirement, dependencies("offline", "onnx", "docs", "dev")):
         if wanted.name != PROJECT["name"]:
             assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), wanted
 
@@ -108,12 +111,8 @@ def test_a_torch_that_the_tests_were_not_run_with_is_not_allowed(torch_versions,
 
 
 def test_every_package_that_the_library_imports_is_a_dependency():
-    extras = PROJECT["optional-dependencies"]
-    lines = list(PROJECT["dependencies"])
-    for name, further in extras.items():
-        if name != "dev":
-            lines += further
-    stated = {re.split(r"[<>=\[ ]", line)[0].lower() for line in lines}
+    extras = PROJECT["optional-dependencies"].keys() - {"dev"}
+    stated = {re.split(r"[<>=\[ ]", line)[0].lower() for line in dependencies(*extras)}
     imported = set()
     for path in (REPOSITORY / "docemb_lib").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

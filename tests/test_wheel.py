@@ -7,7 +7,7 @@ import sys
 
 import nbformat
 import pytest
-from conftest import AS_A_USER, REPOSITORY, TEXTS, write_files
+from conftest import AS_A_USER, REPOSITORY, TEXTS, write_texts
 
 pytestmark = pytest.mark.slow
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
@@ -46,10 +46,7 @@ def command(installed):
 @pytest.fixture(scope="module")
 def working_folder(command, tmp_path_factory):
     """A folder after `docemb init` on 90 documents elsewhere, and what the command printed."""
-    texts = {}
-    for n in range(90):
-        texts[f"{n}.txt"] = " ".join(f"word{(n * 7 + k) % 97}" for k in range(90))
-    documents = write_files(tmp_path_factory.mktemp("texts") / "my_docs", texts)
+    documents = write_texts(tmp_path_factory.mktemp("texts") / "my_docs", 90)
     folder = tmp_path_factory.mktemp("empty")
     done = command(folder, "-m", "docemb_lib.cli", "init", documents)
     assert done.returncode == 0, done.stderr

@@ -37,16 +37,11 @@ def test_minilm_is_the_folder_in_its_package(name):
     )
 
 
-WRONG_WEIGHTS = "model.safetensors: the file is missing, or its SHA-256 is not that of"
-
-
-def test_other_weights_are_refused(other_package, refused):
-    refused(WRONG_WEIGHTS, pretrained.resolve, "all-MiniLM-L6-v2")
-
-
-def test_missing_weights_are_refused(other_package, refused):
-    (other_package / "model" / "model.safetensors").unlink()
-    refused(WRONG_WEIGHTS, pretrained.resolve, "all-MiniLM-L6-v2")
+@pytest.mark.parametrize("harm", [lambda file: None, Path.unlink])  # its bytes are `abc`
+def test_other_or_missing_weights_are_refused(other_package, refused, harm):
+    harm(other_package / "model" / "model.safetensors")
+    said = "model.safetensors: the file is missing, or its SHA-256 is not that of"
+    refused(said, pretrained.resolve, "all-MiniLM-L6-v2")
 
 
 def test_a_missing_package_is_refused(other_package, monkeypatch, refused):

@@ -4,9 +4,9 @@ import inspect
 from importlib.metadata import version
 from typing import Annotated
 
-import nbformat
 import pytest
 import torch
+from conftest import replace_notebook
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from docemb_lib.base import private
@@ -37,21 +37,14 @@ def joblib_growth(tmp_path):
 
 
 def papermill_injected_cell(tmp_path):
+    from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
-    cells = parameterize_notebook(notebook(tmp_path), {"lam": 0.5}).cells
-    assert cells[0].source == private.INJECTED_CELL + "lam = 0.5\n"
-
-
-def notebook(tmp_path):
-    from papermill.iorw import load_notebook_node
-
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    content = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell("1")], metadata={"kernelspec": kernel}
-    )
-    nbformat.write(content, tmp_path / "a.ipynb")
-    return load_notebook_node(str(tmp_path / "a.ipynb"))
+    (tmp_path / "notebooks").mkdir()
+    replace_notebook(tmp_path, "a", "lam = 1", "")
+    notebook = load_notebook_node(str(tmp_path / "notebooks" / "a.ipynb"))
+    cells = parameterize_notebook(notebook, {"lam": 0.5}).cells
+    assert cells[1].source == private.INJECTED_CELL + "lam = 0.5\n"
 
 
 def pydantic_locations(tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook
+from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, succeed
 
 from docemb_lib.student import Student
 
@@ -95,8 +95,7 @@ def test_a_command_that_is_killed_ends_in_the_bytes_of_an_unbroken_one(
         start_and_kill(root, command, moments.uniform(count_files(root), files))
     shutil.rmtree(root / "outputs" / "mine", ignore_errors=True)  # it was whole by then
     (root / "outputs" / "mine.npy").unlink(missing_ok=True)
-    done = docemb(*command)
-    assert done.returncode == 0, done.stderr
+    done = succeed(*command)
     assert unbroken is None or done.stdout == unbroken.stdout
     assert arrays_of(root) == arrays
     assert not list((root / "outputs").rglob("*.partial"))

@@ -5,7 +5,7 @@ import re
 import shutil
 
 import pytest
-from conftest import write_files
+from conftest import with_setting, write_files
 
 from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.runs.run import Run
@@ -137,11 +137,6 @@ def test_runs_of_two_notebooks_may_train_the_same_student(small):
     assert final.key != chapter.key
 
 
-def changed(profile, section, **changes):
-    settings = getattr(profile, section).model_copy(update=changes)
-    return profile.model_copy(update={section: settings})
-
-
 @pytest.mark.parametrize(
     ("section", "change", "notebooks"),
     [
@@ -155,7 +150,7 @@ def changed(profile, section, **changes):
 def test_settings_count_in_the_notebooks_whose_results_depend_on_them(
     small, section, change, notebooks
 ):
-    other = changed(small, section, **change)
+    other = with_setting(small, section, **change)
     names = ("06_evaluation", "07_simde")
     different = [name for name in names if Run(name, other).key != Run(name, small).key]
     assert different == notebooks

@@ -4,7 +4,6 @@ import ast
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 from queue import Empty
 
@@ -12,6 +11,7 @@ import nbformat
 import psutil
 import pytest
 import zmq.asyncio
+from conftest import wait_until
 from jupyter_client.session import Session
 
 from docemb_lib.runs import kernels
@@ -144,10 +144,7 @@ def test_a_kernel_is_gone_soon_after_its_process_was_killed(notebook, workspace_
     pid = workspace_root / "pid"
     notebook(f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
     process = subprocess.Popen([sys.executable, "-c", RUNNING], stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not (pid.exists() and pid.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: pid.exists() and pid.read_text())
     kernel = psutil.Process(int(pid.read_text()))
     process.kill()
     process.wait()

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+from conftest import with_setting
 from matplotlib import pyplot as plt
 
 from docemb_lib.runs import records
@@ -62,8 +63,7 @@ def test_a_run_by_hand_is_published_by_itself_but_not_over_an_executed_one(works
 def test_comparable_runs_are_the_finished_ones_of_the_setting_and_the_same_code(small):
     run = Run("05_weighting", small)
     others = [Run.of("05_weighting", small, lam=lam) for lam in (0.1, 0.2, 0.3, 0.4)]
-    training = small.training.model_copy(update={"epochs": 9})
-    others.append(Run("05_weighting", small.model_copy(update={"training": training})))
+    others.append(Run("05_weighting", with_setting(small, "training", epochs=9)))
     for other in (run, *others):
         record_of(other).write(other.folder, {})
     file = others[0].folder / records.RECORD

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import make_workspace
+from conftest import make_workspace, with_setting
 from torch import nn
 
 from docemb_lib.runs.models import beside_lsa, forms_at, student_forms, student_model
@@ -155,8 +155,7 @@ def test_it_learns_from_dropout_without_a_head():
 
 def test_a_final_student_gets_its_lexical_half_after_training(tmp_path):
     plain = from_pairs()
-    settings = plain.profile.student.model_copy(update={"lexical": 8})
-    run = Run("06_evaluation", plain.profile.model_copy(update={"student": settings}))
+    run = Run("06_evaluation", with_setting(plain.profile, "student", lexical=8))
     run.students.dense = plain.student  # trained above
     texts = run.corpus.split("train")["text"][:]
     few = texts[:30]

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager, nullcontext
 from textwrap import indent
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from conftest import AS_A_USER, DOCEMB, docemb
+from conftest import AS_A_USER, DOCEMB, docemb, succeed, wait_until
 from jupyter_client.manager import start_new_kernel
 
 from docemb_lib import sweep
@@ -111,14 +110,6 @@ def finish(*arguments):
 def begun(root):
     path = root / "begun.txt"
     return [int(line) for line in path.read_text().split()] if path.is_file() else []
-
-
-def wait_until(condition, process=None):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.05)
 
 
 def kernels_below(process):
@@ -345,8 +336,7 @@ def test_a_run_that_sweeps_over_its_notebook_ends_and_begins_no_run_twice(
     workspace_root, write_notebook
 ):
     write_notebook("03_structural", "profile = 'small'\nseed = 0", OF_ITSELF)
-    done = docemb("run", "03", "-p", "seed=0", "--profile", "small")
-    assert done.returncode == 0, done.stderr
+    succeed("run", "03", "-p", "seed=0", "--profile", "small")
     assert sorted(begun(workspace_root)) == [0, 1]
     assert sorted(records.frame("03_structural")["seed"]) == [0, 1]
     folder = workspace_root / "outputs/runs/03_structural"

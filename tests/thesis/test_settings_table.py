@@ -1,6 +1,7 @@
 """The first table of each notebook: the settings of a run beside those of its paper."""
 
 import pytest
+from conftest import with_setting
 
 from docemb_lib.runs.grids import grid
 from docemb_lib.runs.run import Run, begin
@@ -55,8 +56,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook
         "06_evaluation": {"contextual_teacher": None},
     }
     if notebook != "05_weighting":  # a head with a hidden layer
-        evaluation = profile.evaluation.model_copy(update={"head": HeadSettings()})
-        profile = profile.model_copy(update={"evaluation": evaluation})
+        profile = with_setting(profile, "evaluation", head=HeadSettings())
     run = Run.of(notebook, profile, **given.get(notebook, {}))
     for text, wanted in zip(settings(run).every.loc[row], expected, strict=True):
         assert wanted in text
