@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import docemb, write_files
+from conftest import docemb, succeed, write_files, write_own_task
 
 from docemb_lib.runs import models
 from docemb_lib.runs.kinds import TITLES, Form, Identity, Kind
@@ -61,10 +61,7 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
 
 def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(workspace_root):
     rows = [{"text": f"about {label}, {n}", "label": label} for n in range(20) for label in "xy"]
-    task = "{name: own, kind: classification, path: rows.jsonl}"
-    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
-    files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
-    write_files(workspace_root / "params", files)
+    write_own_task(workspace_root / "params", rows)
 
     def scored(*options):
         return pd.DataFrame(json.loads(docemb(*command, "--json", *options).stdout)["models"])
@@ -88,9 +85,7 @@ def test_a_folder_of_beir_is_a_task_whose_deciding_metric_is_chosen(workspace_ro
     files = {"corpus.jsonl": documents, "queries.jsonl": queries, "qrels/test.tsv": qrels}
     write_files(workspace_root / "beir", files)
     task = ("--texts", "beir", "--metric", "ndcg@10")
-    done = docemb("evaluate", "all-MiniLM-L6-v2", *task, "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(succeed("evaluate", "all-MiniLM-L6-v2", *task, "--json").stdout)
     assert found["intervals"][0]["metric"] == "ndcg@10"
     assert {row["metric"] for row in found["comparison"]} == {"ndcg@10"}
     shown = docemb("evaluate", "all-MiniLM-L6-v2", *task).stdout

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from conftest import docemb, make_workspace, write_files
+from conftest import labelled_rows, make_workspace, succeed, write_own_task
 
 from docemb_lib.runs.kinds import Form
 from docemb_lib.student import Student
@@ -17,14 +17,7 @@ REFITTED = "mine, refitted to the task"
 def root(tmp_path_factory):
     """A working folder with a task, and a student that is adapted to other texts."""
     folder = make_workspace(tmp_path_factory.mktemp("evaluated") / "workspace")
-    rows = []
-    for number in range(40):
-        words = " ".join(f"word{(number * 7 + k) % 31}" for k in range(30))
-        rows.append({"text": f"Number {number}. {words}", "label": "xy"[number % 2]})
-    task = "{name: own, kind: classification, path: rows.jsonl}"
-    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
-    files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
-    write_files(folder / "params", files)
+    write_own_task(folder / "params", labelled_rows(40))
     student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], attention_window=64)
     student.adapt([" ".join(f"word{n % k}" for k in range(2, 9)) for n in range(40)], dim=4)
     student.save(folder / GIVEN)
@@ -37,9 +30,7 @@ def evaluated(root, monkeypatch):
     monkeypatch.chdir(root)
 
     def evaluate(*options):
-        done = docemb("evaluate", GIVEN, "--profile", "mine", *options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return succeed("evaluate", GIVEN, "--profile", "mine", *options).stdout
 
     return evaluate
 

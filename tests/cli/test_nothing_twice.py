@@ -9,9 +9,8 @@ import jupytext
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY, docemb, write_files, write_rows
+from conftest import REPOSITORY, docemb, labelled_rows, succeed, write_own_task, write_rows
 
-from docemb_lib.base.prompts import Prompts
 from docemb_lib.student import Student
 
 N = 40
@@ -25,19 +24,11 @@ def student_folder(tmp_path_factory):
     return folder
 
 
-def documents(start=0, end=N):
-    rows = []
-    for number in range(start, end):
-        words = " ".join(f"word{(number * 7 + k) % 31}" for k in range(30))
-        rows.append({"text": f"Number {number}. {words}", "label": "xy"[number % 2]})
-    return rows
-
-
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
     """A folder in no working folder, with documents."""
     monkeypatch.chdir(tmp_path)
-    write_rows(tmp_path / "texts.jsonl", documents())
+    write_rows(tmp_path / "texts.jsonl", labelled_rows(N))
     return tmp_path
 
 
@@ -59,12 +50,12 @@ def test_links_between_documents_are_scored_in_any_folder(outside, student_folde
     (outside / "links.tsv").write_text("".join(f"{n}\t{n % N + 1}\n" for n in range(1, N + 1)))
     shutil.copytree(student_folder, outside / "mine")
     links = ("evaluate", "mine", "--texts", "texts.jsonl", "--links", "links.tsv")
-    found = json.loads(done(*links, "--json").stdout)
+    found = json.loads(succeed(*links, "--json").stdout)
     assert {row["task"] for row in found["intervals"]} == {"links"}
     assert {"mine", "TF-IDF", "BM25"} <= {row["model"] for row in found["models"]}
     assert {row["examples"] for row in found["comparison"]} == {N}  # every link is a query
     assert sum(forwarded) == N
-    assert "Paired tests of mine" in done(*links).stdout
+    assert "Paired tests of mine" in succeed(*links).stdout
     assert sum(forwarded) == N
     assert {path.name for path in outside.iterdir()} == {
         *("mine", "mine.embeddings", "texts.jsonl", "links.tsv")
@@ -77,28 +68,22 @@ def test_scored_pairs_are_correlated_with_every_model(outside, student_folder):
     (outside / "scores.tsv").write_text("".join(f"{n}\t1\t{n % 7 / 2}\n" for n in range(2, N)))
     shutil.copytree(student_folder, outside / "mine")
     scores = ("--texts", "texts.jsonl", "--links", "scores.tsv", "--scored")
-    found = json.loads(done("evaluate", "mine", *scores, "--json").stdout)
+    found = json.loads(succeed("evaluate", "mine", *scores, "--json").stdout)
     assert {row["metric"] for row in found["comparison"]} == {"spearman"}
     assert {"mine", "TF-IDF", "BM25"} <= {row["model"] for row in found["intervals"]}
-
-
-def done(*command):
-    result = docemb(*command)
-    assert result.returncode == 0, result.stderr
-    return result
 
 
 def test_embed_takes_documents_of_what_adapt_has_embedded_and_reads_them_again_for_passages(
     outside, student_folder, forwarded
 ):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    succeed("adapt", student_folder, "texts.jsonl", "-o", "mine")
     assert sum(forwarded) == N
     assert (outside / "mine.embeddings").is_dir()
-    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
+    succeed("embed", "mine", "texts.jsonl", "-o", "kept.npy")
     assert sum(forwarded) == N
-    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
+    succeed("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
     assert sum(forwarded) == 2 * N
-    texts = [row["text"] for row in documents()]
+    texts = [row["text"] for row in labelled_rows(N)]
     anew = Student.load("mine").embed_documents(texts, passages=256)
     kept = pd.read_parquet("kept.parquet")
     np.testing.assert_allclose(np.load("kept.npy"), anew.embeddings, atol=2e-3)
@@ -107,76 +92,39 @@ def test_embed_takes_documents_of_what_adapt_has_embedded_and_reads_them_again_f
         np.testing.assert_allclose(np.stack(row), passages.embeddings, atol=2e-3)
 
 
-def test_embed_reads_new_texts_alone(outside, student_folder, forwarded):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    rows = documents(N - 3, N + 5)[::-1]
-    write_rows(outside / "more.jsonl", rows)
-    forwarded.clear()
-    done("embed", "mine", "more.jsonl", "-o", "more.npy")
-    assert sum(forwarded) == 5
-    anew = Student.load("mine").embed([row["text"] for row in rows])
-    np.testing.assert_allclose(np.load("more.npy"), anew, atol=2e-3)
-
-
 def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folder, forwarded):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    succeed("adapt", student_folder, "texts.jsonl", "-o", "mine")
     shutil.rmtree("mine")
     forwarded.clear()
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--dim", "5", "--weight", "0.3")
+    succeed("adapt", student_folder, "texts.jsonl", "-o", "mine", "--dim", "5", "--weight", "0.3")
     assert forwarded == []
     assert Student.load("mine").lexical.vectors.shape[1] == 5
-
-
-def test_another_student_has_other_embeddings(outside, student_folder, forwarded):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    shutil.rmtree("mine")
-    other = Student.from_encoder("all-MiniLM-L6-v2", layers=[1], attention_window=64)
-    other.save("other")
-    forwarded.clear()
-    done("adapt", "other", "texts.jsonl", "-o", "mine")
-    assert sum(forwarded) == N
-    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
-    anew = Student.load("mine").embed([row["text"] for row in documents()])
-    np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
-
-
-def test_students_of_other_prompts_share_no_embeddings(outside, student_folder, forwarded):
-    student = Student.load(student_folder)
-    for prompt in ("passage: ", "query: "):
-        student.prompts = Prompts(prompt)
-        student.save("prompted")
-        done("adapt", "prompted", "texts.jsonl", "-o", "mine")
-        shutil.rmtree("mine")
-    assert sum(forwarded) == 2 * N
 
 
 def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
     workspace_root, student_folder, forwarded
 ):
-    task = "{name: own, kind: classification, path: rows.jsonl}"
-    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
-    profile = f"base: small.yaml\nevaluation: {evaluation}"
-    write_files(workspace_root / "params", {"rows.jsonl": documents(), "mine.yaml": profile})
-    done("adapt", student_folder, "params/rows.jsonl", "-o", "mine")
+    write_own_task(workspace_root / "params", labelled_rows(N))
+    succeed("adapt", student_folder, "params/rows.jsonl", "-o", "mine")
     assert not (workspace_root / "mine.embeddings").exists()
     assert sum(forwarded) == N
-    done("evaluate", "mine", "--profile", "mine", "--alone")
-    done("embed", "mine", "params/rows.jsonl", "-o", "rows.npy")
+    succeed("evaluate", "mine", "--profile", "mine", "--alone")
+    succeed("embed", "mine", "params/rows.jsonl", "-o", "rows.npy")
     assert sum(forwarded) == N
     # The student before the adaptation has the same dense half.
-    done("evaluate", student_folder, "--profile", "mine", "--alone")
+    succeed("evaluate", student_folder, "--profile", "mine", "--alone")
     assert sum(forwarded) == N
 
 
 def test_the_notebook_on_own_documents_takes_what_adapt_has_embedded(
     outside, student_folder, forwarded
 ):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
+    succeed("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    succeed("embed", "mine", "texts.jsonl", "-o", "kept.npy")
     assert sum(forwarded) == N
     cells = jupytext.read(REPOSITORY / "notebooks" / "09_own_documents.py").cells
     (cell,) = [cell.source for cell in cells if "student.adapt(" in cell.source]
-    texts = [row["text"] for row in documents()]
+    texts = [row["text"] for row in labelled_rows(N)]
     names = {"Path": Path, "Student": Student, "time": time}
     names |= {"adapted": "mine", "save_to": None, "texts": texts}
     exec(compile(cell, "09_own_documents.py", "exec"), names)

@@ -14,14 +14,11 @@ from docemb_lib.cli.terminal import written_whole
 ROW = b'{"id": "1", "text": "one"}\n'
 CASES = [
     ("embed m in.jsonl -o file/out.npy", "-o file/out.npy: nothing can be written there, or"),
-    ("adapt m in.jsonl -o file/out", "-o file/out: nothing can be written there, or"),
     ("embed m in.jsonl -o /proc/none/out.npy", "-o /proc/none/out.npy: nothing can be written"),
     ("embed m in.parquet -o in.parquet", "-o in.parquet: this exists already; name a new file"),
     ("embed m pipe.npy -o out.npy", "pipe.npy: this is not a data file; give .jsonl"),
     ("adapt m in.jsonl -o dangling/out", "-o dangling/out: nothing can be written there, or"),
     ("embed m '' -o out.npy", "INPUT: the argument is empty"),
-    ("adapt m '' -o out", "CORPUS: the argument is empty"),
-    ("init ''", "INPUT: the argument is empty"),
     ("embed '' in.jsonl -o out.npy", "MODEL: the name of the model is empty"),
 ]
 

@@ -10,8 +10,6 @@ from docemb_lib import views
 from docemb_lib.base import files
 from docemb_lib.base.files import CARD, MANIFEST
 from docemb_lib.runs import store
-from docemb_lib.runs.execution import NOTEBOOK
-from docemb_lib.runs.records import RECORD
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 
@@ -83,15 +81,3 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     assert ask() == values
     assert [file for file in hurt if str(file) not in caplog.text] == []
     assert [file for file, content in arrays.items() if file.read_bytes() != content] == []
-
-
-@pytest.mark.parametrize("harm", [cut, Path.unlink])  # a run has no checksums
-@pytest.mark.parametrize("name", [RECORD, NOTEBOOK])
-def test_a_run_without_its_record_or_notebook_is_not_done(root, monkeypatch, name, harm):
-    monkeypatch.chdir(root)
-    run = Run("01_corpus", Profile.load("faults"))
-    run.finish({"documents": 3})
-    (run.folder / NOTEBOOK).write_text("executed")
-    assert run.is_done
-    harm(run.folder / name)
-    assert run.is_done == (name == NOTEBOOK and harm != Path.unlink)

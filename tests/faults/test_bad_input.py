@@ -18,8 +18,6 @@ PROFILES = [
     ("a: !!python/object/apply:os.system [id]", "could not determine"),
     # numbers and sizes
     ("parameters: {seed: 4294967296}", "parameters.seed: .*less than 4294967296, got 4294967296"),
-    ("parameters: {lam: 1.5}", r"parameters.lam: .*less than or equal to 1, got 1\.5"),
-    ("student: {layers: [true]}", "student.layers.0: must be a number"),
     ("parameters: {student_projection: 100000000}", "'100000000' is not a block; write a width"),
     # names
     ("corpus: {source: local, path: ''}", "corpus.path: the path is empty; name a file"),
@@ -27,13 +25,11 @@ PROFILES = [
     ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     (r'evaluation: {tasks: ["\e[31m\u202e"]}', "there is no task"),
     ("evaluation: {tasks: [" + "halfs" * 100_000 + "]}", "there is no task 'halfs.* … .*define"),
-    ("base: bad.yaml", "leads in a circle"),
 ]
 SWEEP = ["sweep", "05", "--grid", "params/g.yaml", "--profile", "small", "--dry-run"]
 PARAMETERS = [
     ("lam=", "-p lam=: write NAME=VALUE, each name once"),
     ("lam=" + "[" * 20_000, "lam: "),
-    ("lam='null'", "lam: got the string 'null'; to switch it off write None"),
     (f"lam={CONTROL}", "lam: "),
     ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]
@@ -47,31 +43,14 @@ COMMANDS = [
         "notebook is mi",
     ),
     ("adapt all-MiniLM-L6 x.jsonl -o o", {"x.jsonl": b"{"}, "did you mean all-MiniLM-L6-v2"),
-    ("run 05 -p lamm=0.5 --profile small", {}, "05_weighting: unknown parameter 'lamm'; did you"),
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"),
-    (
-        "sweep 05 --grid params/g.yaml --profile small --workers 0",
-        {"params/g.yaml": "runs: [{}]"},
-        "workers: got 0; give 1 or more",
-    ),
-    (
-        "sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1",
-        {"params/g.yaml": "axes: {seed: [0, 1]}"},
-        "run 2: it is the same as run 1 .*; leave one of them out, or vary another parameter",
-    ),
     ("train --profile small -p lam=0.1 -p lam=0.2", {}, "-p lam=0.2: write NAME=VALUE, each"),
     ("evaluate params --profile small --task halfs", {}, "no task 'halfs'; known are package"),
-    (
-        "embed m in.jsonl -o there.npy",
-        {"there.npy": b"old"},
-        "-o there.npy: this exists already; name a new file",
-    ),
     (
         "embed m in.jsonl -o out.npy",
         {"in.jsonl": b"{"},
         "in.jsonl, row 1: this is not JSON .*leave out",
     ),
-    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1'; rename"),
     (
         "embed m in.jsonl -o out.npy",
         {"in.jsonl": DOCUMENT, "m/config.json": b"{"},
@@ -79,18 +58,15 @@ COMMANDS = [
     ),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
     ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: this lies in t and would be read with it"),
-    ("init a.pdf", {"a.pdf": b"x"}, "a.pdf: this is not a data file; give .*, or a folder"),
 ]
 BAD = ["run", "--profile", "bad"]
-BASE = "base: small.yaml\n"
 NAMED = r"(bad.*|^Error: (\w+ \(.*\): )?)"  # the file, or the run before the field
 SMALL = {"params/g.yaml": "runs: [{}]"}
 CASES = [(shlex.split(command), files, said) for command, files, said in COMMANDS]
 CASES += [([*SWEEP, "-p", text], SMALL, said) for text, said in PARAMETERS]
 CASES += [(SWEEP, {"params/g.yaml": text}, said) for text, said in GRIDS]
 for text, said in PROFILES:
-    whole = text if text.startswith("base:") else BASE + text
-    CASES.append((BAD, {"params/bad.yaml": whole}, f"{NAMED}({said})"))
+    CASES.append((BAD, {"params/bad.yaml": f"base: small.yaml\n{text}"}, f"{NAMED}({said})"))
 CASES.append((BAD, {"params/bad.yaml": b"name: caf\xe9"}, "not readable as YAML .*utf-8"))
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docemb_lib.runs.sweep import Progress, already_there
+from docemb_lib.runs.sweep import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,3 @@ def test_a_cell_has_lines_about_failures_alone(capsys):
         "[2/2] failed in 00:01  05_weighting  b",
         "        no luck",
     ]
-
-
-def test_counts_are_words():
-    assert already_there(1, 0) == "1 run, not there yet"
-    assert already_there(1, 1) == "1 run, already there"

@@ -44,17 +44,10 @@ def test_an_edited_loss_makes_another_run_of_the_same_setting(run_with):
     assert before.setting == after.setting
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (None, "my_losses:Scaled cannot be imported .*: No module"),
-        ("class Scaled:\n    pass\n", "my_losses:Scaled is not a subclass"),
-    ],
-)
-def test_a_missing_or_wrong_loss_is_refused_before_any_work(run_with, refused, text, said):
-    run = run_with(text)
+def test_a_missing_loss_is_refused_before_any_work(run_with, refused):
+    run = run_with(None)
     assert len(run.key) == 16  # a record of it can still be looked for
-    refused(said, run.check)
+    refused("my_losses:Scaled cannot be imported .*: No module", run.check)
 
 
 def test_the_file_of_a_teachers_class_counts_beside_its_fingerprint(workspace_root, monkeypatch):
