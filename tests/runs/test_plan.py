@@ -3,7 +3,6 @@
 import ast
 import inspect
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -170,17 +169,3 @@ def test_two_settings_that_would_write_one_folder_are_refused(plan_of, params, r
     lines = "{notebook: 01_corpus}, {notebook: 01_corpus, profile: same.yaml}"
     said = "two runs with different settings would both write planned-corpus-seed0; give one of"
     refused(said, plan_of, f"[{lines}]")
-
-
-def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(workspace_root):
-    shutil.copytree(PARAMS, workspace_root / "params", dirs_exist_ok=True)
-    steps = resolve_plan(Profile.load("thesis"))
-    assert [len(step.runs) for step in steps] == [1, 36 + 9, 11, 16, 12, 14, 9, 9, 1, 3]
-    profiles = [step.runs[0].profile.name for step in steps]
-    assert profiles == ["thesis"] * 8 + ["thesis-final"] * 2
-    assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
-    runs = runs_of(steps)
-    assert len({run.folder for run in runs}) == len({run.key for run in runs}) == len(runs) == 121
-    for run in steps[-1].runs:
-        assert run.profile.training.accumulation == 10
-        assert run.parameters["documents"] == 1_000_000

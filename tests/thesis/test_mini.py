@@ -82,7 +82,7 @@ def test_the_plan_of_the_miniature_has_the_runs_of_the_thesis_one_to_one(root):
     assert [(step.grid, len(step.runs)) for step in mini] == [
         (step.grid, len(step.runs)) for step in steps
     ]
-    runs, small = ([run for step in plan for run in step.runs] for plan in (steps, mini))
+    small = [run for step in mini for run in step.runs]
     assert len({run.folder for run in small}) == len(small) == 121
     for there, here in zip(steps, mini, strict=True):
         of_step = rows_of(here.runs)
@@ -97,20 +97,6 @@ def test_the_plan_of_the_miniature_has_the_runs_of_the_thesis_one_to_one(root):
         "MSE-contextual",
         "only-MSE",
     ]
-    fields = {
-        "structural_loss",
-        "distance",
-        "gamma",
-        "contextual_teacher",
-        "lam",
-        "dm",
-        "preprocess",
-        "min_count",
-    }
-    there, here = (
-        [{n: run.parameters.get(n) for n in fields} for run in planned] for planned in (runs, small)
-    )
-    assert here == there
 
 
 # fields in which the miniature may differ: sources, models, sizes, and heads for dozens of examples

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import with_setting
 
 from docemb_lib.runs.grids import grid
 from docemb_lib.runs.kinds import Form, Kind
@@ -46,9 +47,9 @@ def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
 
 def test_the_legend_is_the_thesis_alone_only_with_its_tasks_and_models():
     thesis = Profile.load("thesis")
-    fewer = thesis.evaluation.model_copy(update={"sweep_tasks": ["arxiv"]})
+    fewer = with_setting(thesis, "evaluation", sweep_tasks=["arxiv"])
     others = [
-        thesis.model_copy(update={"evaluation": fewer}),
+        fewer,
         Profile.load("tiny"),
         Profile.load("thesis-mini"),
     ]
@@ -99,16 +100,6 @@ def test_every_run_of_a_grid_finds_its_own_value(of_figure, profile, request):
 @pytest.mark.parametrize(
     ("notebook", "parameters", "value"),
     [
-        (
-            "02_paragraph_vector",
-            {"dm": True, "vector_size": 100, "min_count": "10%", "preprocess": "none"},
-            0.8622,
-        ),
-        (
-            "02_paragraph_vector",
-            {"compound": "DBOW;1024;None;2+DM;1024;stem;2"},
-            0.9704,
-        ),
         (
             "03_structural",
             {"structural_loss": "mse", "gamma": 0.3, "distance": "cosine"},
@@ -200,8 +191,7 @@ def test_final_students_have_the_names_of_table_5_7(profile, request):
 )
 def test_a_student_of_another_form_has_no_name_of_the_thesis(section, changed):
     thesis = Profile.load("thesis")
-    settings = getattr(thesis, section).model_copy(update=changed)
-    other = thesis.model_copy(update={section: settings})
+    other = with_setting(thesis, section, **changed)
     assert final_name(Run.of("06_evaluation", thesis, **grid("final")[0])) == STUDENTS[0]
     assert final_name(Run.of("06_evaluation", other, **grid("final")[0])) is None
 
