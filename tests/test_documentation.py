@@ -1,12 +1,15 @@
-"""What README and docs/ show works: examples run, and links and files lead somewhere."""
+"""What README, docs/ and docstrings show works: examples run; links and files lead somewhere."""
 
 import ast
+import doctest
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import typer
 from conftest import REPOSITORY, make_workspace, write_files
 
@@ -16,6 +19,10 @@ from docemb_lib.student.onnx import write_onnx
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+WITH_EXAMPLES = (
+    "evaluation.tasks evaluation.protocols losses.contextual losses.structural student.student "
+    "teachers.paragraph_vector teachers.sbert"
+)
 P_VALUE = re.compile(r"\bp\s*[<=≤]?\s*\.?\d|\bp-value", flags=re.IGNORECASE)
 
 
@@ -96,6 +103,12 @@ def test_links_on_a_page_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES.split())
+def test_the_examples_of_docstrings_run(name):
+    found = doctest.testmod(import_module(f"docemb_lib.{name}"), extraglobs={"torch": torch})
+    assert (found.attempted > 0, found.failed) == (True, 0)
 
 
 def test_the_readme_is_short_and_has_no_p_value():

@@ -8,7 +8,7 @@ import torch
 import yaml
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 
 from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, student_card, with_lexical_half
@@ -43,11 +43,8 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
     trained = {name for name, weight in student.named_parameters() if weight.requires_grad}
     for folder in (tmp_path, tmp_path / "again"):
         loaded = Student.load(folder)
-        assert (loaded.pooling, loaded.packed, loaded.max_tokens) == (
-            student.pooling,
-            student.packed,
-            600,
-        )
+        of_both = [(s.pooling, s.packed, s.max_tokens, s.training) for s in (loaded, student)]
+        assert of_both[0] == of_both[1]
         assert {
             name for name, weight in loaded.named_parameters() if weight.requires_grad
         } == trained
@@ -57,20 +54,6 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
         np.testing.assert_allclose(
             loaded.embed(texts, bf16=False), ours, rtol=0, atol=0 if student.packed else 2e-6
         )
-
-
-def test_a_converted_student_is_the_same_in_stock_transformers(
-    converted, tmp_path, transformers_log
-):
-    converted.save(tmp_path)
-    assert not Student.load(tmp_path).training
-    model = AutoModel.from_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    assert (model.config.model_type, tokenizer.model_max_length) == ("longformer", 1024)
-    assert len(tokenizer("word " * 500)["input_ids"]) == 502  # no truncation of its own
-    for name, weight in converted.model.state_dict().items():
-        assert torch.equal(model.state_dict()[name], weight), name
-    assert transformers_log == []
 
 
 def test_global_attention_and_pooling_distinguish_three_students(make_kind, tmp_path, refused):
@@ -152,11 +135,6 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
             r"modules\.json: the file holds a dict and must hold a list",
         ),
         ({"modules.json": '[{"type": 3, "path": ""}]'}, r"a module in its modules\.json is no"),
-        ({"1_Pooling/config.json": "[]"}, "the file holds a list and must hold a dict"),
-        (
-            {"sentence_bert_config.json": "{nope"},
-            r"sentence_bert_config\.json: the file is not valid JSON",
-        ),
         ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pools by max without"),
         ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pools by max without"),
         (

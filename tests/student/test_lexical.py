@@ -5,7 +5,6 @@ refused with a reason.
 import hashlib
 import json
 import shutil
-import sys
 import unicodedata
 from functools import partial
 from itertools import pairwise
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import docemb, write_files
+from conftest import succeed, write_files
 from sentence_transformers import SentenceTransformer
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
@@ -165,28 +164,6 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     assert not list(tmp_path.rglob(".model*"))
 
 
-def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
-    adapted.save(tmp_path / "without_docemb")
-    for name in [
-        name
-        for name in sys.modules
-        if name.partition(".")[0] in ("docemb_lib", "transformers_modules")
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-
-    class Absent:
-        def find_spec(self, name, path=None, target=None):
-            if name.partition(".")[0] == "docemb_lib":
-                raise ImportError(f"{name} is not installed")
-
-    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
-    alone = SentenceTransformer(
-        str(tmp_path / "without_docemb"), device="cpu", trust_remote_code=True
-    )
-    assert alone.encode(["worda wordb"]).shape == (1, 22)
-    assert type(alone[-1]).__module__.startswith("transformers_modules.")  # the folder's own code
-
-
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
@@ -269,27 +246,12 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
     np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
 
 
-def test_a_text_has_one_embedding_however_its_accents_are_written(adapted):
-    text = "Élève à l'école: naïve, wordé worda"
-    both = [normalize_text(form, text) for form in ("NFC", "NFD")]
-    assert both[0] != both[1]
-    X = adapted.embed(both, bf16=False)
-    np.testing.assert_array_equal(X[0], X[1])
-
-
 @pytest.mark.parametrize("text", ["ภาษาไทยน้ำ", "မြန်မာစာ", "ភាសាខ្មែរ", "ພາສາລາວ"])
 def test_characters_of_scripts_without_spaces_are_paired_with_their_marks(text):
     pairs = words_of(text)
     assert len(pairs) > 2
     assert all(first[-1] in second for first, second in pairwise(pairs))
     assert not any(unicodedata.combining(pair[0]) for pair in pairs)
-
-
-def test_missing_files_are_refused(adapted, tmp_path, refused):
-    adapted.save(tmp_path)
-    (tmp_path / "docemb.json").unlink()  # the checksums
-    (tmp_path / "3_Lexical" / "words.json").unlink()
-    refused("3_Lexical cannot be used", Student.load, tmp_path)
 
 
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):
@@ -299,8 +261,7 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     Path("student/README.md").write_text(
         "# Mine\n\nSentenceTransformer.\n\n## Scores\n\nof another\n"
     )
-    done = docemb("adapt", "student", "texts", "-o", "refit", "--dim", 5)
-    assert done.returncode == 0, done.stderr
+    done = succeed("adapt", "student", "texts", "-o", "refit", "--dim", 5)
     assert "refit: fitted on 40 documents, 21 dimensions" in done.stdout
     card = Path("refit/README.md").read_text()
     assert ("# Mine" in card, "## Scores" in card, card.count("## Lexical half")) == (
@@ -310,7 +271,7 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     )
     assert "a lexical half of 5 dimensions" in card
     assert "fitted on 40 documents of texts" in card
-    assert docemb("adapt", "refit", "texts", "-o", "again").returncode == 0
+    succeed("adapt", "refit", "texts", "-o", "again")
     assert Student.load("again").width == 21  # as wide as it was
     assert Path("again/README.md").read_text() == card
 
@@ -321,8 +282,7 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bert_folder, "encoder")
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
-    done = docemb("adapt", "encoder", "texts", "-o", "made", "--weight", 0.25)
-    assert done.returncode == 0, done.stderr
+    succeed("adapt", "encoder", "texts", "-o", "made", "--weight", 0.25)
     made = Student.load("made")
     start = Student.from_encoder("encoder", pooling="lead", attention_window=256)
     assert (made.max_tokens, made.pooling) == (4096, "lead")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import docemb
 
 from docemb_lib.student import Student, pack
 from docemb_lib.student.onnx import write_onnx
@@ -123,18 +122,6 @@ def test_longer_documents_have_those_of_dense_attention_with_a_band(
             torch.testing.assert_close(in_longformer, expected, atol=1e-4, rtol=0)
 
 
-def test_kept_layers_are_those_of_the_stock_model(random_mpnet, random_documents):
-    student = Student.from_encoder(random_mpnet, layers=[1])
-    stock = stock_model(random_mpnet)
-    stock.encoder.layer = stock.encoder.layer[1:]
-    [document] = random_documents([200])
-    with torch.no_grad():
-        states = student.hidden(pack([document]))
-        torch.testing.assert_close(
-            states, slow_hidden(stock, document, LIMIT, 256), atol=1e-5, rtol=0
-        )
-
-
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_the_strip_is_trained_with_the_gradient_of_the_stock_table(
     random_mpnet, random_documents, checkpointing
@@ -224,24 +211,3 @@ def test_an_onnx_file_gives_the_embeddings_of_torch(random_mpnet, random_documen
         with torch.no_grad():
             expected = student(pack([document])).numpy()
         np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5)
-
-
-def test_global_attention_is_refused(random_mpnet, refused):
-    refused(
-        "cannot pool by cls of a relative_longformer",
-        Student.from_encoder,
-        random_mpnet,
-        pooling="cls",
-    )
-
-
-def test_adapt_makes_a_student_of_an_mpnet(random_mpnet, tmp_path):
-    (tmp_path / "texts").mkdir()
-    for number in range(20):
-        text = f"a{number % 5} b{number % 7} c{number % 3} word"
-        (tmp_path / "texts" / f"{number}.txt").write_text(text)
-    done = docemb("adapt", random_mpnet, tmp_path / "texts", "-o", tmp_path / "student")
-    assert done.returncode == 0, done.stderr
-    student = Student.load(tmp_path / "student")
-    assert (student.config.model_type, student.pooling) == ("relative_longformer", "lead")
-    assert student.lexical is not None

@@ -1,11 +1,8 @@
-import doctest
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -111,10 +108,6 @@ def test_a_text_without_a_known_word_is_the_zero_vector(dm):
     assert dm.embed(["the qwxz"]).any()
 
 
-def test_the_example_runs():
-    assert doctest.testmod(paragraph_vector) == (0, 2)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -156,12 +149,6 @@ OPTIONS = {
     "workers": 1,
 }
 KINDS = [{"dm": True}, {"dm": False, "dbow_words": 0}, {"dm": False, "dbow_words": 1}]
-BUILD = """
-import sys
-from docemb_lib.teachers import ParagraphVector, Words
-model = ParagraphVector(dm=True, vector_size=12, epochs=40)
-model.fit_words(Words.open(sys.argv[1]), sys.argv[2])
-"""
 
 
 def train(folder: Path, documents: list[list[str]], key: str = "key", **options: object) -> Doc2Vec:
@@ -270,26 +257,6 @@ def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_pat
     np.testing.assert_array_equal(
         other.syn1neg, train(tmp_path / "alone", documents, seed=5).syn1neg
     )
-
-
-@pytest.mark.slow
-def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages, tmp_path):
-    words = write_words(tmp_path / "words", pages, "lowercase")
-    process = subprocess.Popen(
-        [sys.executable, "-c", BUILD, str(words.folder), str(tmp_path / "model")]
-    )
-    while not list((tmp_path / "model").glob("state-*-[2-9]")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "model" / "paragraph_vector.json").exists()
-    (state,) = (tmp_path / "model").glob("state-*")
-    assert 2 <= int(state.name.rpartition("-")[2]) < 40
-    model = ParagraphVector(dm=True, vector_size=12, epochs=40)
-    resumed = model.fit_words(words, tmp_path / "model").fingerprint
-    assert resumed == model.fit_words(words, tmp_path / "unbroken").fingerprint
-    assert not list((tmp_path / "model").glob("*state*"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import doctest
 import os
 import shutil
 from functools import cache
@@ -7,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer import modules
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.packed.forward import is_plain_short
 from docemb_lib.teachers import SBERT
-from docemb_lib.teachers import sbert as sbert_module
 
 FOLDER = resolve("all-MiniLM-L6-v2")
 SHORT = ["", "One sentence.", "Un texte plus long, en français : où est-ce ?"]
@@ -72,18 +69,6 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
         )
     ours = SBERT(max_tokens=128, long="chunks", bf16=False).embed(texts)
     np.testing.assert_allclose(ours, expected, atol=2e-6)
-
-
-def test_neither_order_nor_batches_matter(sbert, texts):
-    whole = sbert.embed(texts)
-    backwards = SBERT(bf16=False).embed(texts[::-1])[::-1]
-    np.testing.assert_allclose(backwards, whole, atol=2e-6)
-    alone = np.concatenate([sbert.embed([text]) for text in texts])
-    np.testing.assert_allclose(alone, whole, atol=2e-6)
-
-
-def test_the_example_runs():
-    assert doctest.testmod(sbert_module) == (0, 1)
 
 
 def test_tokens_are_counted_beyond_any_limit(sbert, texts, content_ids):
@@ -170,46 +155,6 @@ def test_chunks_beside_known_first_ones_are_embedded_alone(sbert, texts, monkeyp
     monkeypatch.setattr(SBERT, "_embed_batch", counted)
     np.testing.assert_allclose(chunks.embed(texts, truncated), expected, atol=2e-6)
     assert sum(asked) == count - len(texts) > 0
-
-
-def random_encoder(folder, kind, pooling, padding_side="right"):
-    """A random sentence encoder of a type of transformers, with MiniLM's tokenizer."""
-    torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(FOLDER, padding_side=padding_side)
-    config = AutoConfig.for_model(
-        kind,
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=16,
-        num_attention_heads=2,
-        num_hidden_layers=2,
-        intermediate_size=32,
-        max_position_embeddings=80,
-        pad_token_id=0,
-        initializer_range=0.3,
-    )
-    AutoModel.from_config(config).save_pretrained(folder / "plain")
-    tokenizer.save_pretrained(folder / "plain")
-    first = modules.Transformer(str(folder / "plain"), max_seq_length=64)
-    SentenceTransformer(modules=[first, modules.Pooling(16, pooling)]).save(str(folder / "own"))
-    return str(folder / "own")
-
-
-@pytest.mark.parametrize(
-    ("kind", "pooling", "side"),
-    [
-        ("bert", "mean", "right"),
-        ("bert", "cls", "right"),
-        ("bert", "max", "right"),
-        ("camembert", "mean", "left"),
-        ("mpnet", "mean", "right"),
-    ],
-)
-def test_any_encoder_embeds_as_sentence_transformers_does(tmp_path, kind, pooling, side):
-    folder = random_encoder(tmp_path, kind, pooling, side)
-    texts = ["a text", "a [PAD] inside", "word " * 30, "another word " * 50, ""]
-    expected = SentenceTransformer(folder, device="cpu").encode(texts)
-    ours = SBERT(folder, device="cpu", bf16=False).embed(texts)
-    np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
 class Adapter(torch.nn.Module):
