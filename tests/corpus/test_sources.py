@@ -123,11 +123,6 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
         next(drawn)
 
 
-def test_a_split_that_a_hub_does_not_have_is_refused(failing_hub, refused):
-    message = r"dataset 'a/b': it cannot be read \(it has no split test, only train\); .* or name"
-    refused(message, hub_documents, "a/b", limit=1, split="test")
-
-
 # The corpus section of a profile
 def read(**corpus):
     return list(read_documents(Corpus(**corpus), count_tokens=words))

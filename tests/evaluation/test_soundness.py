@@ -111,14 +111,6 @@ def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
     assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
     assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
     assert not published("tasks").duplicated(["protocol", "task", "split", "statistic"]).any()
-    size = final.set_index(["task", "split", "statistic"])["value"]
-    known = [
-        ("s2orc", "train", "examples"),
-        ("arxiv", "test", "examples"),
-        ("games", "test", "documents"),
-    ]
-    assert size[known].tolist() == [152_000, 2_500, 21_228]
-    assert ("aan", "validation", "examples") not in size
     table = cut.pivot(index=["task", "split"], columns="statistic", values="value")
     shares = (table["class_mean"] * table["classes"]).tolist()
     assert shares == pytest.approx([100] * 11, abs=0.02)  # printed: two digits

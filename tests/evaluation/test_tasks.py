@@ -1,10 +1,8 @@
 """Tasks: the splits they refuse, the texts they need embedded, and how they score."""
 
-import doctest
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from conftest import NotingEmbedder
 
 from docemb_lib.evaluation import (
     Classification,
@@ -13,8 +11,6 @@ from docemb_lib.evaluation import (
     Pairs,
     Ranking,
     Retrieval,
-    protocols,
-    tasks,
 )
 from docemb_lib.evaluation.protocols import evaluate
 from docemb_lib.evaluation.tasks import Score
@@ -104,54 +100,29 @@ def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(embeddings, messa
     refused(message, Classification("t", splits).score, embeddings, "train")
 
 
-class ByText:
-    """A model that looks its embeddings up; it remembers what it was asked."""
-
-    def __init__(self, embedding: Callable[[str], np.ndarray]) -> None:
-        self.embedding = embedding
-        self.asked: list[str] = []
-
-    def embed(self, texts: list[str]) -> np.ndarray:
-        self.asked = texts
-        return np.array([self.embedding(text) for text in texts], dtype=np.float32)
-
-
 def of_kind(kind: int, n: int, start: int = 0) -> list[str]:
     return [f"{kind} text {i}" for i in range(start, start + n)]
 
 
-def kinds_task(n: int = 30) -> Classification:
-    splits = {}
-    for start, split in enumerate(["train", "validation", "test"]):
-        texts = [text for kind in range(4) for text in of_kind(kind, n, start * n)]
-        splits[split] = Labelled(texts, [f"kind {text[0]}" for text in texts])
-    return Classification("kinds", splits)
+class OneHot(NotingEmbedder):
+    """Embeds a text by the number that it begins with."""
 
-
-def one_hot(text: str) -> np.ndarray:
-    return np.eye(4)[int(text[0])]
-
-
-def test_only_train_and_the_scored_split_are_embedded():
-    task = kinds_task(3)
-    model = ByText(one_hot)
-    evaluate(model, task, split="validation", head=QUICK, seeds=1)
-    assert model.asked == [*task.splits["train"].texts, *task.splits["validation"].texts]
+    def embed(self, texts: list[str]) -> np.ndarray:
+        super().embed(texts)
+        return np.eye(4, dtype=np.float32)[[int(text[0]) for text in texts]]
 
 
 @pytest.mark.parametrize(("split", "expected"), [("validation", 1.0), ("test", 0.0)])
-def test_the_split_that_was_asked_for_is_scored(split, expected):
+def test_the_split_that_was_asked_for_is_scored_and_embedded_with_train_alone(split, expected):
     splits = {
         "train": Labelled(of_kind(0, 20) + of_kind(1, 20), [0] * 20 + [1] * 20),
         "validation": Labelled(of_kind(0, 5, 50), [0] * 5),
         "test": Labelled(of_kind(0, 5, 60), [1] * 5),
     }
-    score = evaluate(ByText(one_hot), Classification("t", splits), split=split, head=QUICK, seeds=2)
+    model = OneHot()
+    score = evaluate(model, Classification("t", splits), split=split, head=QUICK, seeds=2)
     assert score.by_seed["accuracy"] == [expected, expected]
-
-
-def test_the_examples_of_the_docstrings_run():
-    assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 10), (0, 6))
+    assert model.asked == [splits["train"].texts + splits[split].texts]
 
 
 def test_another_metric_decides_where_examples_have_it():

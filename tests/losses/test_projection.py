@@ -14,10 +14,8 @@ L = nn.Linear
 R = nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)
     "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)),
-    "2048": (768, [L], (768, 2048)),
     "768x1024": (1024, [L, L], (1024, 768, 1024)),
     "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
-    "8(linear)x4": (3, [L, L], (3, 8, 4)),
     "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
     " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)),
     "-": (100, [], (100,)),

@@ -39,16 +39,11 @@ def one_thread():
 
 
 @pytest.fixture
-def steps(monkeypatch) -> list[int]:
+def steps(monkeypatch, distil) -> list[int]:
     """The updates that trainings of this process compute, as they end."""
     seen = []
-    original = trainer.Flow.on_step_end
-
-    def recorded(self, args, state, control, **kwargs):
-        original(self, args, state, control, **kwargs)
-        seen.append(state.global_step)
-
-    monkeypatch.setattr(trainer.Flow, "on_step_end", recorded)
+    monkeypatch.setattr(trainer.Flow, "on_step_end", trainer.Flow.on_step_end)  # undone at the end
+    distil.after_updates(seen.append)
     return seen
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -110,20 +111,24 @@ def train(
     return objective, history
 
 
+def after_updates(act: Callable[[int], object]) -> None:
+    """Call a function with the number of each update that this process computes, as it ends."""
+    original = trainer.Flow.on_step_end
+
+    def noticed(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        original(self, args, state, control, **kwargs)
+        act(state.global_step)
+
+    trainer.Flow.on_step_end = noticed
+
+
 def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: Any) -> None:
     """Train, and send the number of each update that is done.
 
     The training waits for an answer after each update, so that it is never two ahead.
     """
     torch.set_num_threads(1)
-    original = trainer.Flow.on_step_end
-
-    def announced(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        original(self, args, state, control, **kwargs)
-        pipe.recv()
-        pipe.send(state.global_step)
-
-    trainer.Flow.on_step_end = announced
+    after_updates(lambda update: (pipe.recv(), pipe.send(update)))
     train(folder, **settings)
 
 
@@ -143,13 +148,6 @@ def train_as_one_of_two(
         "MASTER_PORT": str(port),
     }
     torch.set_num_threads(1)
-    original = trainer.Flow.on_step_end
-
-    def dying(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        original(self, args, state, control, **kwargs)
-        if state.global_step == dies_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    trainer.Flow.on_step_end = dying
+    after_updates(lambda update: update == dies_at and os.kill(os.getpid(), signal.SIGKILL))
     trained, history = train(folder, **settings)
     torch.save((trained.state_dict(), list(history)), folder / f"trained-{rank}.pt")
