@@ -32,8 +32,8 @@ SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells 
 
 
 class Lab:
-    def __init__(self, root: Path, port: int) -> None:
-        self.root, self.port, self.token = root, port, secrets.token_hex(16)
+    def __init__(self, port: int) -> None:
+        self.port, self.token = port, secrets.token_hex(16)
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}/{path}{'&' if '?' in path else '?'}token={self.token}"
@@ -53,9 +53,9 @@ class Lab:
 
 
 class OpenNotebook:
-    def __init__(self, page: Any, lab: Lab, name: str, path: str) -> None:
+    def __init__(self, page: Any, lab: Lab, path: str) -> None:
         """Open the file with the kernel of the one before, whose imports took seconds."""
-        self.page, self.name = page, name
+        self.page = page
         for session in lab.api("sessions"):
             lab.api(f"sessions/{session['id']}", "PATCH", {"path": path})
         page.goto(lab.url(f"lab/tree/{path}?reset"))
@@ -72,8 +72,8 @@ class OpenNotebook:
             [name, arguments],
         )
 
-    def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
-        self.page.set_default_timeout(timeout)
+    def run_all(self) -> None:
+        self.page.set_default_timeout(5 * MINUTE)
         self.kernel("%reset -f\nimport overlaps; overlaps.watch()")
         self.command("notebook:run-all-cells")
 
@@ -142,7 +142,7 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
         file.write_text(json.dumps(values), encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        served = Lab(root, free.getsockname()[1])
+        served = Lab(free.getsockname()[1])
     environment = {**os.environ}
     for name in ("CONFIG", "DATA", "RUNTIME"):
         environment[f"JUPYTER_{name}_DIR"] = str(home / name.lower())
@@ -199,7 +199,7 @@ def browser(lab, tmp_path_factory) -> Iterator[Any]:
 def notebook(request, lab, browser) -> Iterator[OpenNotebook]:
     """The notebook with this name after running all cells, in one kernel for all."""
     page = browser.new_page()
-    opened = OpenNotebook(page, lab, request.param, f"notebooks/{request.param}.ipynb")
+    opened = OpenNotebook(page, lab, f"notebooks/{request.param}.ipynb")
     opened.run_all()
     yield opened
     page.close()

@@ -2,9 +2,7 @@
 
 import re
 
-import papermill
 import pytest
-from conftest import REPOSITORY
 
 NAMES = (
     "SBERT-256",
@@ -18,15 +16,8 @@ NAMES = (
 
 
 @pytest.mark.slow
-def test_every_step_is_that_of_the_library_and_has_a_score(tmp_path):
-    notebook = papermill.execute_notebook(
-        str(REPOSITORY / "notebooks" / "08_adapt.ipynb"),
-        str(tmp_path / "executed.ipynb"),
-        parameters={"packages": "seaborn", "documents": 30},
-        progress_bar=False,
-    )
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
+def test_every_step_is_that_of_the_library_and_has_a_score(execute_alone, tmp_path):
+    printed = execute_alone("08_adapt", tmp_path, packages="seaborn", documents=30).stdout
     assert printed.count(": MAP ") == 7
     assert "The adapted student is " in printed
     said = " ".join(printed.split())  # its lines are wrapped

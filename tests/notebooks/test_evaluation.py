@@ -1,39 +1,14 @@
-"""What 06_evaluation defines in its cells, beside scikit-learn and every swap or order."""
+"""What 06_evaluation defines in its cells and the library lacks, beside every order."""
 
-from itertools import pairwise, permutations, product
+from itertools import pairwise, permutations
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import average_precision_score
 
 from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
 
 NOTEBOOK = "06_evaluation.py"
-
-
-def test_the_average_precision_is_that_of_scikit_learn(defined):
-    X = np.random.default_rng(1).normal(size=(40, 6))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    relevant = [3, 17, 20, 31]
-    value, _, hits = defined.average_precision(X, np.arange(40), 5, relevant)
-    others = [row for row in range(40) if row != 5]
-    expected = average_precision_score(np.isin(others, relevant), (X @ X[5])[others])
-    assert value == pytest.approx(expected)
-    assert hits.sum() == len(relevant)
-
-
-def test_the_p_value_of_few_examples_is_the_share_of_all_swaps(defined):
-    differences = np.array([0.5, 0.25, 0.0, 1.0, -0.25, 0.75, 0.5, 0.1])
-    sums = np.array([np.dot(signs, differences) for signs in product([-1, 1], repeat=8)])
-    exact = np.mean(np.abs(sums) >= differences.sum() - 1e-9)
-    p, swapped = defined.paired_test(differences)
-    assert p == pytest.approx(exact, abs=0.01)
-    assert swapped.mean() == pytest.approx(0, abs=0.02)
-
-
-def test_equal_models_have_a_p_value_of_one(defined):
-    assert defined.paired_test(np.zeros(12))[0] == 1
 
 
 LENGTHS = np.array([100, 200, 400, 500, 1600, 3000])

@@ -1,12 +1,7 @@
-"""The whole way on a small profile, as users go it: the command, papermill in its three forms,
-kills and mistakes.
-"""
+"""The whole way on a small profile, as users go it: the command, papermill and a kill."""
 
-import hashlib
 import io
 import json
-import os
-import pty
 import re
 import shutil
 import subprocess
@@ -14,10 +9,9 @@ import sys
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pandas as pd
 import pytest
-from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
+from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, succeed
 
 from docemb_lib.runs import records
 from docemb_lib.settings.notebooks import REGISTRY
@@ -25,7 +19,7 @@ from docemb_lib.settings.notebooks import REGISTRY
 pytestmark = pytest.mark.slow
 
 
-def call(command, cwd, **options):
+def call(command, cwd):
     return subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -33,7 +27,7 @@ def call(command, cwd, **options):
         text=True,
         timeout=600,
         stdin=subprocess.DEVNULL,
-        **{"capture_output": True, **options},
+        capture_output=True,
     )
 
 
@@ -119,10 +113,6 @@ def figures_of(root: Path, notebook: str) -> list[Path]:
     return list((root / "outputs" / "runs" / notebook).glob("*/*.png"))
 
 
-def student_of(root: Path, name: str = "small-student-*") -> Path:
-    return next((root / "outputs" / "students").glob(name))
-
-
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_notebook_was_executed_to_its_end_without_errors_and_left_figures(root, finished, name):
     notebook = executed_of(root, name)
@@ -140,42 +130,14 @@ def test_a_notebook_was_executed_to_its_end_without_errors_and_left_figures(root
     assert all(figure.with_suffix(".svg").is_file() for figure in figures_of(root, name))
 
 
-def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_state_of_each_bar(
-    root, finished
-):
-    outputs = outputs_of(executed_of(root, "04_projections"))
-    assert "settings, beside those in the thesis" in outputs[0]["data"]["text/plain"]
-    text = "".join(
-        o["text"] for o in outputs if o["output_type"] == "stream" and o["name"] == "stdout"
-    )
-    assert "100% 4/4 updates" in text
-    assert "0% 0/4 updates" not in text
+def test_an_executed_notebook_begins_with_its_configuration(root, finished):
+    first, *_ = outputs_of(executed_of(root, "04_projections"))
+    assert "settings, beside those in the thesis" in first["data"]["text/plain"]
 
 
 def test_results_come_as_table_and_csv(inside):
     assert "evaluation" in docemb("results").stdout  # perhaps folded
     assert len(pd.read_csv(io.StringIO(docemb("results", "--csv").stdout))) == 7
-
-
-def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root, inside):
-    from sentence_transformers import SentenceTransformer
-
-    texts = {
-        "a.txt": "A graph is a set of nodes and edges.",
-        "b.md": "Violins show a distribution. " * 60,
-    }
-    write_files(root / "texts", texts)
-    student = student_of(root)
-    done = docemb("embed", student, "texts", "-o", "out.parquet")
-    assert done.returncode == 0, done.stderr
-    ours = pd.read_parquet(root / "out.parquet").set_index("id")["embedding"]
-    stock = SentenceTransformer(str(student), device="cpu").encode(list(texts.values()))
-    for name, expected in zip(texts, stock, strict=True):
-        found = np.asarray(ours[name])
-        cosine = found @ expected / np.linalg.norm(found) / np.linalg.norm(expected)
-        assert (
-            cosine > 0.999
-        )  # bf16 where the processor is fast at it; exact equality is the student room's test
 
 
 def test_the_evaluation_says_how_sure_its_scores_are(root, inside):
@@ -192,44 +154,30 @@ def test_the_evaluation_says_how_sure_its_scores_are(root, inside):
     assert {*few["model"]} == {"SimDE", "start", "SBERT-64"}
 
 
-def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_alone(root, inside):
-    student = student_of(root).relative_to(root)
+def test_a_student_is_evaluated_beside_what_is_scored_already_and_on_a_chosen_task(root, inside):
+    student = next(Path("outputs/students").glob("small-student-*"))
     embeddings = root / "outputs" / "artefacts" / "embeddings"
     shards = {path: path.stat().st_mtime for path in embeddings.rglob("*.npy")}
-    done = docemb("evaluate", student, "--profile", "small")
-    assert done.returncode == 0, done.stderr
+    done = succeed("evaluate", student, "--profile", "small")
     for model in (student.name, "SBERT over chunks", "DM, 8d", "TF-IDF"):
         assert model in done.stdout
     assert f"In the mean over 4 tasks, {student.name} (" in done.stdout
     # The notebook has embedded and scored it all.
     assert {path: path.stat().st_mtime for path in embeddings.rglob("*.npy")} == shards
-    stock_model = docemb(
-        "evaluate", "all-MiniLM-L6-v2", "--profile", "small", "--task", "halves", "--json"
-    )
-    found = json.loads(stock_model.stdout)
-    assert {row["task"] for row in found["scores"]} == {"halves"}
-    rows = [row for row in found["comparison"] if row["model"] == "all-MiniLM-L6-v2"]
-    assert {row["reference"] for row in rows} >= {"SBERT over chunks"}
+    chosen = docemb("evaluate", student, "--profile", "small", "--task", "halves", "--json")
+    assert {row["task"] for row in json.loads(chosen.stdout)["scores"]} == {"halves"}
 
 
-def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, inside):
+def test_papermill_writes_a_run_to_a_pipe_and_leaves_the_committed_notebook_alone(root, inside):
     made = "from docemb_lib import begin\nbegin('05_weighting', globals()).finish({'mean': lam})"
     replace_notebook(root, "05_weighting", "profile = 'tiny'\nseed = 0\nlam = 0.1", made)
     notebooks = root / "notebooks"
-    before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()
+    before = (notebooks / "05_weighting.ipynb").read_bytes()
     papermill = "papermill 05_weighting.ipynb -p lam 0.7 -p profile small --no-progress-bar"
-    command = [sys.executable, "-m", *papermill.split()]
-    piped = call(
-        ["bash", "-c", f"set -o pipefail; {' '.join(map(str, command))} | cat > run.ipynb"],
-        notebooks,
-    )
+    pipe = f"set -o pipefail; {sys.executable} -m {papermill} | cat > run.ipynb"
+    piped = call(["bash", "-c", pipe], notebooks)
     assert piped.returncode == 0, piped.stderr
     assert "unknown" not in piped.stderr.lower()
     assert nbformat.read(notebooks / "run.ipynb", as_version=4).cells
-    leader, follower = pty.openpty()  # a terminal: papermill asks for an output name
-    terminal = call(command, notebooks, capture_output=False, stdout=follower, stderr=follower)
-    os.close(follower)
-    os.close(leader)
-    assert terminal.returncode == 2
-    assert hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest() == before
+    assert (notebooks / "05_weighting.ipynb").read_bytes() == before
     assert sorted(records.frame("05_weighting")["lam"]) == [0.5, 0.7]

@@ -66,14 +66,31 @@ def test_the_parameters_cell_holds_the_vocabulary_each_with_a_comment_which_pape
     assert "Can't infer" not in capsys.readouterr().out
 
 
-def test_a_notebook_with_conflicts_is_made_anew_from_its_script(tmp_path):
-    name = "05_weighting"
-    for file in (f"{name}.py", f"{name}.ipynb", "jupytext.toml"):
-        shutil.copy(FOLDER / file, tmp_path)
-    broken = tmp_path / f"{name}.ipynb"
+@pytest.fixture
+def pair(tmp_path):
+    """The script and the notebook of a pair in a folder of its own."""
+    files = ("05_weighting.py", "05_weighting.ipynb", "jupytext.toml")
+    script, notebook, _ = (Path(shutil.copy(FOLDER / file, tmp_path)) for file in files)
+    return script, notebook
+
+
+def test_saving_in_jupyterlab_changes_the_script_too(pair):
+    script, notebook = pair
+    before = script.read_bytes()
+    manager = jupytext.TextFileContentsManager(root_dir=str(script.parent))
+    model = manager.get(notebook.name)
+    manager.save(model, notebook.name)
+    assert script.read_bytes() == before
+    model["content"]["cells"].append(nbformat.v4.new_code_cell("documents_seen = 42"))
+    manager.save(model, notebook.name)
+    assert "\ndocuments_seen = 42" in script.read_text(encoding="utf-8")
+
+
+def test_a_notebook_with_conflicts_is_made_anew_from_its_script(pair):
+    script, broken = pair
     good = nbformat.read(broken, as_version=4)
     broken.write_text("<<<<<<< ours\n" + broken.read_text(encoding="utf-8"), encoding="utf-8")
-    jupytext.cli.jupytext(["--to", "ipynb", str(tmp_path / f"{name}.py")])
+    jupytext.cli.jupytext(["--to", "ipynb", str(script)])
     again = nbformat.read(broken, as_version=4)
     for found, expected in zip(again.cells, good.cells, strict=True):
         assert (found.cell_type, found.source, found.metadata) == (

@@ -1,6 +1,4 @@
-"""What 07_simde defines in its cells, beside plain loops."""
-
-import math
+"""What 07_simde defines in its cells and the library lacks, beside plain loops."""
 
 import numpy as np
 import pytest
@@ -11,45 +9,10 @@ from docemb_lib.student import Student
 NOTEBOOK = "07_simde.py"
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_half_of_two_sentences_is_empty(defined, seed):
-    rng = np.random.default_rng(seed)
-    draws = [defined.toss_coins(2, rng).tolist() for _ in range(40)]
-    assert {*map(tuple, draws)} == {(True, False), (False, True)}
-
-
-def test_half_of_the_sentences_go_into_the_first_half_in_the_mean(defined):
-    rng = np.random.default_rng(0)
-    shares = [defined.toss_coins(9, rng).mean() for _ in range(2000)]
-    assert np.mean(shares) == pytest.approx(0.5, abs=0.02)
-
-
 def test_halves_keep_the_order_of_sentences_and_lose_none(defined):
     sentences = ["One. ", "Two. ", "Three. ", "Four."]
     halves = defined.halves_of(sentences, np.array([True, False, False, True]))
     assert halves == ("One. Four.", "Two. Three. ")
-
-
-def test_infonce_is_the_formula_of_the_paper(defined):
-    generator = torch.Generator().manual_seed(0)
-    first, second = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64).unbind()
-
-    def weight(i, j):
-        h, h_plus = first[i].tolist(), second[j].tolist()
-        product = sum(a * b for a, b in zip(h, h_plus, strict=True))
-        cosine = product / math.hypot(*h) / math.hypot(*h_plus)
-        return math.exp(cosine / 0.05)
-
-    expected = []
-    for i in range(4):
-        total = sum(weight(i, j) for j in range(4))
-        expected.append(-math.log(weight(i, i) / total))
-    np.testing.assert_allclose(defined.info_nce(first, second, 0.05), expected)
-
-
-def test_equal_embeddings_have_the_loss_of_chance(defined):
-    equal = torch.ones(6, 3, dtype=torch.float64)
-    assert defined.info_nce(equal, equal, 0.05).tolist() == pytest.approx([math.log(6)] * 6)
 
 
 def test_draws_have_equal_classes_and_keep_smaller_draws(defined):
