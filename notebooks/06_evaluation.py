@@ -424,7 +424,7 @@ print(LINES.fill(said), end="\n\n")
 if len(run.roles) == 2:
     structural = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
     alone = student_name(structural)
-    masked = f"{student} masked"
+    masked = student_name(p.model_copy(update={"max_structural_len": limit}))
     print(views.compared(scores, student, alone), end="\n\n")
     if {alone, masked} <= {*scores}:
         of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))

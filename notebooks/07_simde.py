@@ -315,14 +315,13 @@ def few_shot_scores(task, X, per_class, draws=10):
 
 # %%
 from docemb_lib.runs.models import student_model
-from docemb_lib.settings.labels import student_name
 
 beginners = {names[run.label]: run.model}
 for record in (*run.comparable(), *run.comparable("06_evaluation")):
     key = run.of_record(record)
-    name = student_name(key.profile.parameters, from_pairs=key.self_supervised)
-    if name in ("SimDE", "SimCSE", "S (cosine)") and name in scores and record.student_folder:
-        beginners.setdefault(name, student_model(name, record.student_folder))
+    is_beginner = key.name in ("SimDE", "SimCSE", "S (cosine)") and key.name in scores
+    if is_beginner and record.student_folder:
+        beginners.setdefault(key.name, student_model(key.name, record.student_folder))
 for model in run.references:
     if model.kind in (Kind.UNTRAINED, Kind.SBERT_TRUNCATED):
         beginners[references[model.label]] = model

@@ -173,7 +173,7 @@ add("2 weighs beginning", leading)
 # vary most: it lies halfway between leaving the embedding alone and whitening it, $C^{-1/2}$.
 
 # %%
-from docemb_lib.student.lexical import partial_whitening
+from docemb_lib.student.words import partial_whitening
 
 
 def quarter_root(X: Tensor) -> Tensor:
@@ -185,10 +185,10 @@ def quarter_root(X: Tensor) -> Tensor:
 
 
 centred = leading - leading.mean(dim=0)
-dense = nn.functional.normalize(centred @ quarter_root(leading))
+meaning = nn.functional.normalize(centred @ quarter_root(leading))
 assert torch.allclose(quarter_root(leading), partial_whitening(leading), atol=1e-3, rtol=1e-3)
 add("3 centred", centred)
-add("4 whitened", dense)
+add("4 whitened", meaning)
 
 # %% [markdown]
 # Directions that all pages share say nothing about which of them belong together; taking them away needs no labels.
@@ -234,10 +234,10 @@ from docemb_lib.teachers import LSA
 DIM = len(texts) // 3  # a third as many directions as documents
 _, values, words_of = np.linalg.svd(normalize(weighted).toarray(), full_matrices=False)
 scale = values[:DIM] ** 1.5 / (values[:DIM] ** 2 + 3)  # fades the directions of few documents
-lexical = normalize(weighted @ words_of[:DIM].T * scale)  # z, (N, DIM)
+by_words = normalize(weighted @ words_of[:DIM].T * scale)  # z, (N, DIM)
 lsa = LSA(DIM).fit(texts).embed(texts)
-np.testing.assert_allclose(lexical @ lexical.T, lsa @ lsa.T, atol=2e-3)
-z = torch.from_numpy(lexical)
+np.testing.assert_allclose(by_words @ by_words.T, lsa @ lsa.T, atol=2e-3)
+z = torch.from_numpy(by_words)
 words = nn.functional.normalize(z - z.mean(dim=0))
 add("5 words alone", words)
 
@@ -255,11 +255,11 @@ def spread(X: Tensor) -> float:
     return (X @ X.T)[different].std().item()
 
 
-w = spread(dense) / (spread(dense) + spread(words))
-whole = torch.cat([(1 - w) ** 0.5 * dense, w**0.5 * words.float()], dim=1)
+w = spread(meaning) / (spread(meaning) + spread(words))
+whole = torch.cat([(1 - w) ** 0.5 * meaning, w**0.5 * words.float()], dim=1)
 student.adapt(texts)
 of_library = torch.from_numpy(student.embed(texts))
-assert abs(w - float(student.lexical.weight)) < 0.01
+assert abs(w - float(student.words.weight)) < 0.01
 assert nn.functional.cosine_similarity(whole @ whole.T, of_library @ of_library.T).min() > 0.999
 print(f"{w:.2f} of a cosine comes from the words")
 add("6 both: adapt", whole)
@@ -293,9 +293,9 @@ from docemb_lib.evaluation.scoreboard import listed, p_value
 from docemb_lib.evaluation.uncertainty import holm, paired_p_values
 from docemb_lib.thesis.comparison import LINES
 
-short, long, lead, centre, white, lexical_half, adapted = bars
+short, long, lead, centre, white, half_of_words, adapted = bars
 steps = [(long, short), (lead, long), (centre, lead), (white, centre)]
-steps += [(adapted, white), (adapted, lexical_half)]
+steps += [(adapted, white), (adapted, half_of_words)]
 differences = np.array([bars[after] - bars[before] for after, before in steps])  # (6, queries)
 p_values = holm(paired_p_values(differences))
 kinds = {"help": [], "harm": [], "matter": []}

@@ -122,7 +122,7 @@ else:
 if save_to is not None:
     student.save(save_to)
 print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's", end="; ")
-print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")
+print(f"{float(student.words.weight):.2f} of a cosine comes from the words")
 
 # %%
 sbert = SBERT(encoder, long="chunks")

@@ -272,6 +272,7 @@ def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     second = nbformat.v4.new_code_cell(text, metadata={"tags": ["conclusion"]})
     made = nbformat.v4.new_notebook(cells=[first, second], metadata={"kernelspec": kernel})
+    (root / "notebooks" / f"{name}.py").unlink(missing_ok=True)  # it has other code
     nbformat.write(made, root / "notebooks" / f"{name}.ipynb")
 
 

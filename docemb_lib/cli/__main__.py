@@ -220,17 +220,17 @@ def adapt(
     out: Out,
     dim: Annotated[
         int | None,
-        typer.Option(min=1, help="Width of the lexical half; default: as it is, or up to 512."),
+        typer.Option(min=1, help="Width of the half of words; default: as it is, or up to 512."),
     ] = None,
     weight: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Weight of the lexical half; default: fitted."),
+        typer.Option(min=0, max=1, help="Weight of the half of words; default: fitted."),
     ] = None,
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
+    """Fit a student's half of words, mean and weight on a collection; a short encoder becomes a
     student first.
     """
     from docemb_lib.base.pretrained import resolve
@@ -243,7 +243,7 @@ def adapt(
         encoder_pooling,
         saved_card,
         student_card,
-        with_lexical_half,
+        with_words,
     )
     from docemb_lib.student.loading import CONVERTED, load_config
 
@@ -264,13 +264,13 @@ def adapt(
             student = Student.load(model)
             card = saved_card(model) or student_card(student, model)
         student.save(written, words=False)  # embeddings are kept under the fingerprint of its files
-        dense = student_model(out.name, written, Form.DENSE)
-        student.adapt(texts, dim=dim, weight=weight, embed=dense.embed)
+        meaning = student_model(out.name, written, Form.MEANING)
+        student.adapt(texts, dim=dim, weight=weight, embed=meaning.embed)
         fitted_on = f"{len(texts)} documents of {source.resolve().name}"
-        student.save(written, card=with_lexical_half(card, student.lexical, fitted_on))
-    share = student.lexical.weight if student.lexical else 0.0
+        student.save(written, card=with_words(card, student.words, fitted_on))
+    share = student.words.weight if student.words else 0.0
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
-    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical")
+    console.print(f"{out}: {fitted}, {share:.2f} of the cosine comes from words")
 
 
 @command("docemb embed my_student my_texts/ -o embeddings.parquet --passages 256")
@@ -331,7 +331,7 @@ def embed(
 
 @command("docemb export my_student -o my_student.onnx")
 def export(model: StudentName, out: Out) -> None:
-    """Write the dense half of a student as an ONNX file, for programs without torch."""
+    """Write the half of meaning of a student as an ONNX file, for programs without torch."""
     from docemb_lib.student import Student
     from docemb_lib.student.onnx import write_onnx
 
@@ -340,8 +340,8 @@ def export(model: StudentName, out: Out) -> None:
     with written_whole(out) as written:
         student = Student.load(model)
         write_onnx(student, written)
-    without = "" if student.lexical is None else "; its half of words is left out"
-    console.print(f"{out}: the dense half, {student.dim} dimensions{without}")
+    without = "" if student.words is None else "; its half of words is left out"
+    console.print(f"{out}: the half of meaning, {student.dim} dimensions{without}")
 
 
 @command("docemb search my_student embeddings.parquet 'a question' -k 5")

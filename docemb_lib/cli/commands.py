@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 import yaml
+from typer.core import TyperCommand
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError, as_line
@@ -35,6 +36,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON."
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 Value = str | int | float | None  # of a parameter
+
+
+class Command(TyperCommand):
+    """A command that reads `-p NAME VALUE`, as papermill does, like `-p NAME=VALUE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for place in reversed(range(len(args) - 2)):
+            name, value = args[place + 1 : place + 3]
+            if args[place] == "-p" and "=" not in name and not value.startswith("--"):
+                args[place + 1 : place + 3] = [f"{name}={value}"]
+        return super().parse_args(ctx, args)
 
 
 @app.callback(invoke_without_command=True)
@@ -93,7 +105,7 @@ def command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]
         option = inspect.Parameter("debug", kind, default=False, annotation=Debug)
         options = [*signature.parameters.values(), option]
         wrapped.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
-        return app.command(epilog=f"Example: {example}")(wrapped)
+        return app.command(cls=Command, epilog=f"Example: {example}")(wrapped)
 
     return register
 

@@ -73,7 +73,7 @@ def initial_profile(file: Path, out: Path, corpus: Mapping[str, Any], root: Path
         "corpus": {**corpus, "validation": validation, "tasks": tasks},
         "student": {
             "max_tokens": 4096 if np.quantile(lengths, 0.9) > LONG else 2048,
-            "lexical": min(256, train // 3),
+            "words": min(256, train // 3),
         },
         "parameters": {"documents": min(1000, train)},
         "notebooks": {

@@ -90,11 +90,15 @@ def plot_plane(
 ) -> Axes:
     """Draw documents as points in a plane, coloured by the column `colour`.
 
-    points: columns first, second (coordinates) and `colour`; a length is logarithmic.
+    The outermost per cent of either coordinate is drawn on the edge, so that the others fill the
+    plane. points: columns first, second (coordinates) and `colour`; a length is logarithmic.
     """
     import seaborn as sns
 
     ax = ax or plt.gca()
+    places = points[["first", "second"]]
+    low, high = (places.quantile(share, interpolation="nearest") for share in (0.005, 0.995))
+    points = points.assign(**places.clip(low, high, axis=1))
     values = points[colour]
     look: dict[str, Any] = {"palette": "viridis", "hue_norm": LogNorm()}
     if colour != "length":

@@ -9,7 +9,7 @@ from IPython.display import Markdown, display
 from docemb_lib.runs.kinds import Kind, short_titles
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.labels import student_name, typeset
+from docemb_lib.settings.labels import typeset
 
 
 def short_names(run: Run, models: Sequence[Model] | None = None) -> dict[str, str]:
@@ -23,7 +23,7 @@ def short_names(run: Run, models: Sequence[Model] | None = None) -> dict[str, st
         identity = model.identity
         name = typeset(identity.name) or titles[model.kind]
         if model.kind == Kind.STUDENT:
-            name = student_name(run.profile.parameters, from_pairs=run.self_supervised)
+            name = run.name
         names[model.label] = name + identity.ending
     return names
 

@@ -67,8 +67,8 @@ def check_student(run: RunIdentity, corpus: Corpus) -> None:
     if corpus.is_built:
         available = len(corpus.split("train"))
     asked = {"documents": profile.parameters.documents}
-    if run.has_lexical_half:
-        asked["student.lexical"] = student.lexical
+    if run.has_words:
+        asked["student.words"] = student.words
     for name, number in asked.items():
         if number > available:
             held = "those of corpus.validation and corpus.tasks"

@@ -18,12 +18,13 @@ A notebook that a person executes publishes its folder itself, without an execut
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
 import traceback
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,10 @@ from docemb_lib.settings.files import find_root
 if TYPE_CHECKING:
     from docemb_lib.runs.kernels import Report
 
+logger = logging.getLogger(__name__)
 NOTEBOOK = "notebook.ipynb"
+CELL = re.compile(r"^# %%(.*)$", re.MULTILINE)  # in a .py file
+MAGIC = re.compile(r"^# (?=%[^%]|!)", re.MULTILINE)  # jupytext puts it before magic commands
 CONFLICT = re.compile(r'(^|"|\\n)(<<<<<<<|>>>>>>>) ', re.MULTILINE)  # a line that git leaves
 VALUE = re.compile(r"^(\w+)\s*=.*", re.MULTILINE)  # of a parameter, with its comment
 BY_HAND = ".by-hand"
@@ -221,6 +225,23 @@ def code_of(notebook: Path) -> str:
         raise InputError(f"{notebook}: there is no such notebook; {mend}")
     state = notebook.stat()
     return _code_of(notebook, state.st_size, state.st_mtime_ns)
+
+
+@cache  # it is said once
+def compare_pair(notebook: Path) -> None:
+    """Warn where the code of a notebook is not that of the .py file beside it."""
+    pair = notebook.with_suffix(".py")
+    if not pair.is_file():
+        return
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    code = [
+        "".join(cell["source"]).strip() for cell in content["cells"] if cell["cell_type"] == "code"
+    ]
+    _, *parts = CELL.split(MAGIC.sub("", pair.read_text(encoding="utf-8")))
+    typed = zip(parts[::2], parts[1::2], strict=True)
+    if code != [text.strip() for kind, text in typed if not kind.startswith(" [")]:
+        message = "%s is executed, and its code is not that of %s: `jupytext --sync %s`"
+        logger.warning(f"{message} there updates the older one", notebook, *[pair.name] * 2)
 
 
 @lru_cache  # a plan asks for each of its runs

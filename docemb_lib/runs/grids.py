@@ -26,7 +26,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.runs.stages import sbert_of
 from docemb_lib.settings.files import SHIPPED, find_root, read_yaml, yaml_file
 from docemb_lib.settings.notebooks import REGISTRY, notebook_named
-from docemb_lib.settings.parameters import members_of
+from docemb_lib.settings.parameters import Parameters, members_of
 from docemb_lib.settings.profile import Profile, validated, width
 from docemb_lib.settings.projections import parse_projection, with_widths
 from docemb_lib.settings.sections import Section, label_of_paragraph_vector
@@ -104,6 +104,11 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
         name = str(given)
         content = read_yaml(yaml_file("grid", given, _grid_files())) or {}
     source = f"grid {name}"
+    flat = Parameters.model_fields.keys() & content if isinstance(content, dict) else ()
+    if flat:
+        raise InputError(
+            f"{source}: {', '.join(sorted(flat))}: put the lists of values under `axes`"
+        )
     file = validated(GridFile, content, source)
     notebook = file.notebook
     if notebook is not None:

@@ -15,7 +15,7 @@ from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.store import VERSION, installed_versions
 from docemb_lib.settings.files import Sources, load_class, sources_of
-from docemb_lib.settings.labels import contextual_label
+from docemb_lib.settings.labels import student_name, typeset
 from docemb_lib.settings.notebooks import REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
@@ -94,15 +94,15 @@ class RunIdentity:
         return self.registered.final
 
     @property
-    def has_lexical_half(self) -> bool:
-        """Whether the student gets a lexical half: notebook and profile must give it one."""
-        return self.profile.student.lexical > 0 and self.registered.has_lexical_half
+    def has_words(self) -> bool:
+        """Whether the student gets a half of words: notebook and profile must give it one."""
+        return self.profile.student.words > 0 and self.registered.has_words
 
     @property
     def in_thesis_form(self) -> bool:
         """Whether the student, if the run trains one, has the form of the thesis' students.
 
-        It is the mean over all tokens without a lexical half, and learns from a structural teacher
+        It is the mean over all tokens without a half of words, and learns from a structural teacher
         that truncates: over chunks, the mask would hide nothing. Other students with the parameters
         of one in the thesis do not carry its name or its value.
         """
@@ -110,7 +110,7 @@ class RunIdentity:
             return True
         profile = self.profile
         truncates = profile.structural_teacher.long == "truncate"
-        return profile.student.pooling == "mean" and truncates and not self.has_lexical_half
+        return profile.student.pooling == "mean" and truncates and not self.has_words
 
     @property
     def training(self) -> Training:
@@ -256,21 +256,22 @@ class RunIdentity:
         names = PV_NAMES if self.registered.beside_contextual else ()
         return [member for name in names for member in settings.members(name)]
 
+    @property
+    def name(self) -> str:
+        """The run in figures, tables and the log: the name of its student, or its label."""
+        if not self.trains:
+            return typeset(self.label)
+        return student_name(self.profile.parameters, from_pairs=self.self_supervised)
+
     @cached_property
     def label(self) -> str:
-        """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""
+        """What tells the run from others of its notebook; the name of its student comes first."""
         return self.registered.label(self.profile.parameters)
 
     @cached_property
     def slug(self) -> str:
-        """The label as one path component, with the profile, the documents and the seed."""
-        p = self.profile.parameters
-        parts = [self.profile.name, self.label]
-        if self.registered.contextual_in_slug and p.contextual_teacher is not None:
-            parts.append(contextual_label(p))
-        if self.registered.documents_in_slug:
-            parts.append(f"{p.documents}docs")
-        parts.append(f"seed{p.seed}")
+        """The label as one path component, with the profile and the seed."""
+        parts = [self.profile.name, self.label, f"seed{self.profile.parameters.seed}"]
         slug = re.sub(r"([^\w.=+]|_)+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
         if len(slug.encode()) <= 200:
             return slug

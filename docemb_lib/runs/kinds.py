@@ -33,8 +33,8 @@ class Form(StrEnum):
     """The form of a model. The values stand in the tables of records."""
 
     SAVED = "saved"
-    DENSE = "dense"  # without the lexical half
-    ADAPTED = "adapted"  # with a lexical half that is fitted on the texts of a task
+    MEANING = "meaning"  # without the half of words
+    ADAPTED = "adapted"  # with a half of words that is fitted on the texts of a task
     REFITTED = "refitted"  # the same of a student that `docemb evaluate` is given
     CENTRED = "centred"  # minus the mean embedding of the texts of a task
 
@@ -80,7 +80,7 @@ def short_titles(tokens: int | None) -> dict[Kind, str]:
 
 ENDINGS = {
     Form.SAVED: "",
-    Form.DENSE: ", dense half",
+    Form.MEANING: ", meaning alone",
     Form.ADAPTED: " ⊕ LSA",
     Form.REFITTED: ", refitted to the task",
     Form.CENTRED: ", centred",

@@ -41,7 +41,7 @@ from docemb_lib.teachers.lsa import directions
 if TYPE_CHECKING:
     from docemb_lib.evaluation.retrieval import Embeddings
     from docemb_lib.student import Student
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.student.words_module import WordsHalf
 
 logger = logging.getLogger(__name__)
 
@@ -169,11 +169,11 @@ def models_of_table(table: pd.DataFrame) -> list[Model]:
 
 
 class StudentForms(NamedTuple):
-    """A student in the forms that are compared. Without a lexical half there is one form."""
+    """A student in the forms that are compared. Without a half of words there is one form."""
 
     saved: Model
-    dense: Model | None = None  # without the lexical half
-    adapted: Model | None = None  # with a lexical half that is fitted on the texts of each task
+    meaning: Model | None = None  # without the half of words
+    adapted: Model | None = None  # with a half of words that is fitted on the texts of each task
 
     @property
     def models(self) -> list[Model]:
@@ -192,12 +192,12 @@ def student_model(
 ) -> Model:
     """A student in a folder, or of a hub id, which embeds on all GPUs.
 
-    name: the label of its run; form: as it was saved, or its dense half.
+    name: the label of its run; form: as it was saved, or its half of meaning.
     """
     identity = Identity(kind, form, name)
 
     def embed(texts: list[str]) -> np.ndarray:
-        student = _loaded(folder, form == Form.DENSE, fingerprint)
+        student = _loaded(folder, form == Form.MEANING, fingerprint)
         desc = f"embedding by {identity.label}"
         return student.embed(texts, devices=devices_at_hand(), desc=desc)
 
@@ -209,7 +209,7 @@ def student_model(
 def _fingerprint(student: Path, form: Form) -> str:
     """16 hex digits over what the embeddings of a student in this form depend on, or its hub id.
 
-    The dense half has the same before and after an adaptation, and wherever its folder lies.
+    The half of meaning has the same before and after an adaptation, and wherever its folder lies.
     """
     if not student.is_dir():
         return f"{student}/{form}"
@@ -217,8 +217,8 @@ def _fingerprint(student: Path, form: Form) -> str:
     if (student / MODULES).is_file():
         modules = read_json(student / MODULES, "restore the file")
     left_out = set(NOT_IN_EMBEDDINGS)
-    if form == Form.DENSE:
-        left_out |= {each["path"] for each in modules if each["type"].endswith("LexicalHalf")}
+    if form == Form.MEANING:
+        left_out |= {each["path"] for each in modules if each["type"].endswith("WordsHalf")}
     weighted = [module["type"].endswith("WeightedTransformer") for module in modules]
     parts: dict[str, object] = {"weighted": any(weighted)}
     for file in files_of(student):
@@ -228,36 +228,36 @@ def _fingerprint(student: Path, form: Form) -> str:
 
 
 @lru_cache(maxsize=1)  # a notebook embeds several sets of texts by one student
-def _loaded(folder: Path, dense: bool, fingerprint: str) -> Student:
+def _loaded(folder: Path, without_words: bool, fingerprint: str) -> Student:
     """The student in a folder. fingerprint: so that another one in the same folder is loaded."""
     from docemb_lib.student import Student
 
     student = Student.load(folder)
-    return student.dense_half() if dense else student
+    return student.without_words() if without_words else student
 
 
 def student_forms(name: str, folder: Path) -> StudentForms:
-    """A student in its forms: as it was saved, without its lexical half, and adapted.
+    """A student in its forms: as it was saved, without its half of words, and adapted.
 
-    The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
-    has one form.
+    The adapted form is fitted on each task as `docemb adapt` does. A student without words has one
+    form.
     """
-    from docemb_lib.student.lexical import saved_lexical_half
+    from docemb_lib.student.words import saved_words
 
     saved = student_model(name, folder)
-    half = saved_lexical_half(str(folder))
+    half = saved_words(str(folder))
     if half is None:
         return StudentForms(saved)
-    dense = student_model(name, folder, Form.DENSE)
+    meaning = student_model(name, folder, Form.MEANING)
 
     def embed(texts: list[str]) -> np.ndarray:
-        return _joined(half, dense.embed(texts), texts)
+        return _joined(half, meaning.embed(texts), texts)
 
     weight = float(half.weight) if half.weight_given else None
     return StudentForms(
         saved.embedding_by(embed),
-        dense,
-        beside_lsa(dense, half.vectors.shape[1], weight),
+        meaning,
+        beside_lsa(meaning, half.vectors.shape[1], weight),
     )
 
 
@@ -266,36 +266,36 @@ def student_embeddings(student: Path, texts: list[str]) -> np.ndarray:
     if student.is_dir():
         keep_beside(student)
     forms = student_forms(student.name, student)
-    if forms.dense is None:
+    if forms.meaning is None:
         return forms.saved.embed(texts)
     return forms.saved.of_any_text.embed(texts)
 
 
-def beside_lsa(dense: Model, dim: int = DIM, weight: float | None = None) -> Model:
+def beside_lsa(meaning: Model, dim: int = DIM, weight: float | None = None) -> Model:
     """A model and LSA of a task's texts side by side, joined as a student's two halves.
 
-    A task whose texts share too few words is scored by the dense half alone.
+    A task whose texts share too few words is scored by the half of meaning alone.
 
     dim: directions of LSA at most; weight: of LSA; None: it follows from the spreads of cosines in
     the two halves.
     """
-    identity = dense.identity._replace(form=Form.ADAPTED)
+    identity = meaning.identity._replace(form=Form.ADAPTED)
 
     def fit(texts: list[str], fitted: int | None) -> np.ndarray:
-        from docemb_lib.student.lexical import fit_lexical_half
+        from docemb_lib.student.words import fit_words
 
-        X = dense.embed(texts)
+        X = meaning.embed(texts)
         documents = texts[:fitted]
         filled = directions(len(documents), dim)
         try:
-            half = fit_lexical_half(lambda _: X[:fitted], documents, dim=filled, weight=weight)
+            half = fit_words(lambda _: X[:fitted], documents, dim=filled, weight=weight)
             return _joined(half, X, texts)
         except InputError as error:
-            message = "%s, fitted on a task, has no lexical half there: %s"
+            message = "%s, fitted on a task, has no half of words there: %s"
             logger.warning(message, identity._replace(form=Form.SAVED).label, error)
             return X
 
-    key = f"{dense.fingerprint} ⊕ LSA/{dim}"
+    key = f"{meaning.fingerprint} ⊕ LSA/{dim}"
     if weight is not None:
         key += f"/{weight}"
     return _on_task(identity, key, fit)
@@ -359,10 +359,10 @@ def _on_task(identity: Identity, key: str, fit: Fit) -> Model:
     return Model(identity, Fitted(f"on-task/{key}", fit))
 
 
-def _joined(half: LexicalHalf, dense: np.ndarray, texts: list[str]) -> np.ndarray:
+def _joined(half: WordsHalf, meaning: np.ndarray, texts: list[str]) -> np.ndarray:
     import torch
 
-    return half.join(torch.tensor(dense), half.lexical(texts)).numpy()
+    return half.join(torch.tensor(meaning), half.words(texts)).numpy()
 
 
 def _side_by_side(first: np.ndarray, second: np.ndarray, fitted: int | None) -> np.ndarray:
@@ -373,7 +373,7 @@ def _side_by_side(first: np.ndarray, second: np.ndarray, fitted: int | None) -> 
     """
     import torch
 
-    from docemb_lib.student.lexical import balance, partially_whitened
+    from docemb_lib.student.words import balance, partially_whitened
 
     X, Y = (partially_whitened(torch.tensor(each), fitted) for each in (first, second))
     w = balance(X[:fitted], Y[:fitted])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs.execution import code_of
+from docemb_lib.runs.execution import code_of, compare_pair
 from docemb_lib.runs.grids import Grid, GridLike, NotebookParameters, load_grid
 from docemb_lib.runs.run import Run
 from docemb_lib.settings import profile as profiles
@@ -131,6 +131,7 @@ def _planned(notebook: str, profile: Profile, parameters: Mapping[str, object]) 
     run = Run.of(notebook, profile, **parameters)
     run.check_parameters()
     code_of(run.source)
+    compare_pair(run.source)
     return run
 
 

@@ -46,7 +46,7 @@ class Record:
     parameters: dict[str, Any]
     status: str = "done"  # or "failed"
     metrics: dict[str, float] = field(default_factory=dict)  # flat, e.g. "package/accuracy"
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the CPU, by its own process: without pauses and other runs
     student: str | None = None  # the folder of the run's student
     shown: list[str] = field(default_factory=list)  # the keys of the runs that it stands beside
     error: str | None = None  # of a failed run, one line

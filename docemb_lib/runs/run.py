@@ -23,6 +23,7 @@ from docemb_lib.runs.checks import check_student, check_training
 from docemb_lib.runs.execution import (
     BY_HAND,
     RunFolder,
+    compare_pair,
     publish_by_hand,
     record_of,
 )
@@ -74,7 +75,7 @@ class Run(RunFolder):
     def __init__(self, notebook: str, profile: Profile) -> None:
         super().__init__(notebook, profile)
         self.shown: list[str] = []  # the keys of the runs that are recorded when it begins
-        self.started = time.perf_counter()
+        self.started = time.process_time()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process without what was computed in this one."""
@@ -181,8 +182,8 @@ class Run(RunFolder):
         models = []
         if self.trains:
             models.append(self.untrained)
-            if self.has_lexical_half:
-                models.append(beside_lsa(self.untrained, self.profile.student.lexical))
+            if self.has_words:
+                models.append(beside_lsa(self.untrained, self.profile.student.words))
         models.append(sbert.truncated)
         if self.is_final:
             models.append(sbert.chunks)
@@ -224,7 +225,7 @@ class Run(RunFolder):
         """Compare the run's model and the `others` with the references.
 
         A final evaluation scores test splits, any other validation splits. It compares a student
-        with a lexical half as it is used, adapted.
+        with a half of words as it is used, adapted.
         """
         compared = self.model
         if self.is_final:
@@ -377,7 +378,7 @@ class Run(RunFolder):
         record = record_of(
             self,
             metrics=numbers,
-            seconds=round(time.perf_counter() - self.started, 1),
+            seconds=round(time.process_time() - self.started, 1),
             shown=self.shown,
             student=student and relative((root / student).resolve()),
             versions=installed_versions(),
@@ -427,6 +428,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     run = Run.of(notebook, profile, **given)
     run.check()
     filled, _ = run.identify()  # now: files may change while the run lasts
+    compare_pair(run.source)
     run.shown = [record.key for record in records.comparable(run)]
     if filled != run.partial:
         shutil.rmtree(filled, ignore_errors=True)

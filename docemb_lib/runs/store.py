@@ -37,7 +37,7 @@ from docemb_lib.settings.files import find_root, working_folder
 logger = logging.getLogger(__name__)
 
 # Raise it when the same inputs would give another result, or files of another form.
-VERSION = 14
+VERSION = 15
 PARTIAL = ".partial"  # the end of the name of a folder that is being built
 # The packages that results depend on.
 PACKAGES = (

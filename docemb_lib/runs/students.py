@@ -41,7 +41,7 @@ from docemb_lib.runs.store import PARTIAL, cached, folder_of, is_whole
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
 from docemb_lib.student import Student
-from docemb_lib.student.export import saved_card, student_card, with_lexical_half
+from docemb_lib.student.export import saved_card, student_card, with_words
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
@@ -69,8 +69,8 @@ class Students:
         return self._converted(self.run.profile.student.dropout)
 
     @cached_property
-    def dense(self) -> Path:
-        """The trained student without a lexical half.
+    def without_words(self) -> Path:
+        """The trained student without a half of words.
 
         It is a sentence-transformers folder, with the history of the training and what was trained
         with the student: projections and running statistics, or the head that predicts masked
@@ -90,32 +90,32 @@ class Students:
 
     @cached_property
     def trained(self) -> Path:
-        """The trained student, with its lexical half if the run has one.
+        """The trained student, with its half of words if the run has one.
 
         The folder also holds the files that the training left.
         """
-        if not self.run.has_lexical_half:
-            return self.dense
+        if not self.run.has_words:
+            return self.without_words
         profile = self.run.profile
         inputs = {
-            "dense": self.dense.name,
+            "student": self.without_words.name,
             "corpus": self.corpus.fingerprint,
-            "dim": profile.student.lexical,
+            "dim": profile.student.words,
             "precision": precision_of(None),
         }
 
         def build(folder: Path) -> None:
-            student = Student.load(self.dense)
+            student = Student.load(self.without_words)
             texts = self.corpus.texts("train")
             embed = partial(student.embed, devices=devices_at_hand())
-            student.adapt(texts, dim=profile.student.lexical, embed=embed)
+            student.adapt(texts, dim=profile.student.words, embed=embed)
             documents = f"{len(texts)} documents of {profile.corpus.source}"
-            card = with_lexical_half(saved_card(str(self.dense)), student.lexical, documents)
+            card = with_words(saved_card(str(self.without_words)), student.words, documents)
             student.save(folder, card=card)
             for file in (HISTORY, OBJECTIVE):
-                shutil.copy(self.dense / file, folder)
+                shutil.copy(self.without_words / file, folder)
 
-        return cached("student-lexical", inputs, build)
+        return cached("student-with-words", inputs, build)
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """A row per update, and a row per validation."""
@@ -127,12 +127,12 @@ class Students:
 
         trained: as the training left it, with running statistics; or as the training begins.
         """
-        student = Student.load(self.dense if trained else self._start)
+        student = Student.load(self.without_words if trained else self._start)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.run.profile.parameters.seed)
             objective = make_objective(student, self.run, self.teachers)
         if trained:
-            objective.load_state_dict(load_file(self.dense / OBJECTIVE), strict=False)
+            objective.load_state_dict(load_file(self.without_words / OBJECTIVE), strict=False)
         return objective.eval()
 
     def training_documents(self, student: Student, split: str, rows: int) -> Any:
@@ -166,7 +166,7 @@ class Students:
 
     @cached_property
     def _inputs(self) -> dict[str, object]:
-        """What the dense student depends on. Builds corpus and teachers."""
+        """What the student without words depends on. Builds corpus and teachers."""
         run = self.run
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
         check_student(run, self.corpus)
@@ -196,7 +196,7 @@ class Students:
 
     def _converted(self, dropout: float | None) -> Path:
         settings = self.run.profile.student
-        options = settings.model_dump(exclude={"model", "lexical"}) | {"dropout": dropout}
+        options = settings.model_dump(exclude={"model", "words"}) | {"dropout": dropout}
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:

@@ -21,7 +21,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache, partial
 from itertools import groupby
@@ -62,9 +62,7 @@ class Progress:
         self.in_cell = in_cell
         self.runs = len(runs)
         self.ended = 0  # of all runs, those that were done before included
-        labels = Counter(run.label for run in runs)
-        # Labels of several runs, which may differ in the seed.
-        self.repeated = {label for label, count in labels.items() if count > 1}
+        self.uses = Counter((run.notebook, run.name) for run in runs)
         self.bar = tqdm(
             desc="runs",
             bar_format="{desc} [{elapsed}]",
@@ -98,7 +96,8 @@ class Progress:
             self.say(f"        {error}", always=True)
 
     def _name(self, run: Run) -> str:
-        name = run.folder.name if run.label in self.repeated else run.label
+        is_one = self.uses[run.notebook, run.name] == 1
+        name = run.name if is_one else run.folder.name
         return f"{run.notebook}  {name}{', beside the others' if run.beside else ''}"
 
 
@@ -206,6 +205,7 @@ def execute_plan(
     where = f"; workers: {scheduler or count}" if side_by_side else ""
     failures: list[str] = []
     with ExitStack() as stack:
+        stack.callback(_remove_partial, missing)  # once the workers have ended
         progress = Progress(planned, len(missing), where, in_cell=in_cell)
         stack.callback(progress.bar.close)
 
@@ -324,6 +324,14 @@ def attempt(
     except (RunError, InputError) as error:
         return Outcome(f"failed in {_since(start)}", str(error))
     return Outcome(f"done in {_since(start)}" if built else "already there")
+
+
+def _remove_partial(runs: Iterable[Run]) -> None:
+    """Remove what workers that were killed have left, unless another process executes the run."""
+    for run in runs:
+        if run.partial.is_dir():
+            with suppress(Timeout), locked(run.folder, wait=False):
+                shutil.rmtree(run.partial, ignore_errors=True)
 
 
 def _since(start: float) -> str:

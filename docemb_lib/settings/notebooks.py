@@ -5,7 +5,6 @@ A new notebook gets an entry here; new parameters of it are fields of `Parameter
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from docemb_lib.base.errors import InputError, nearest
 from docemb_lib.settings import labels
@@ -35,13 +34,8 @@ class Notebook:
     fits_paragraph_vector: bool = False  # the model of a run is the Paragraph Vector that it fits
     self_supervised: bool = False  # the student learns from pairs of texts, without a teacher
     final: bool = False  # the student is scored on the test splits of the final tasks
-    has_lexical_half: bool = False  # the student gets a lexical half if the profile has one
+    has_words: bool = False  # the student gets a half of words if the profile has one
     beside_contextual: bool = False  # the student is compared with all Paragraph Vectors
-    # What the label leaves out and the names of files need: the contextual loss, the documents.
-    contextual_in_slug: bool = False
-    documents_in_slug: bool = False
-    # What the colours of the thesis' figure of these runs stand for
-    coloured_by: Literal["architecture", "loss", "width", "lam"] = "lam"
 
     @property
     def trains(self) -> bool:
@@ -60,39 +54,32 @@ PARAGRAPH_VECTOR = Notebook(
     labels.paragraph_vector_label,
     (*SINGLE, "compound"),
     fits_paragraph_vector=True,
-    coloured_by="architecture",
 )
 STRUCTURAL = Notebook(
     "03_structural",
-    labels.structural_label,
+    labels.student_label,
     (*STRUCTURAL_LOSS, "documents"),
     fixed=dict.fromkeys(("contextual_teacher", *WEIGHTS)),
-    documents_in_slug=True,
-    coloured_by="loss",
 )
 PROJECTIONS = Notebook(
     "04_projections",
-    labels.losses_label,
+    labels.student_label,
     (*STRUCTURAL_LOSS, *CONTEXTUAL_LOSS, "documents"),
     fixed=dict.fromkeys(WEIGHTS),
     beside_contextual=True,
-    documents_in_slug=True,
-    coloured_by="width",
 )
 WEIGHTING = Notebook(
     "05_weighting",
-    labels.weighting_label,
+    labels.student_label,
     STUDENT_RUN,
     beside_contextual=True,
-    contextual_in_slug=True,
-    documents_in_slug=True,
 )
 EVALUATION = Notebook(
     "06_evaluation",
-    labels.final_label,
+    labels.student_label,
     STUDENT_RUN,
     final=True,
-    has_lexical_half=True,
+    has_words=True,
     beside_contextual=True,
 )
 SIMDE = Notebook(

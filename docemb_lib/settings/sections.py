@@ -273,7 +273,7 @@ class ContextualTeachers(Section):
 
 
 class Student(Section):
-    """The encoder that is trained, and the lexical half of its embeddings."""
+    """The encoder that is trained, and the half of words of its embeddings."""
 
     model: str = "allenai/longformer-base-4096"
     # mean: over all tokens; lead: a mean in which the beginning counts more; first: the first
@@ -287,9 +287,9 @@ class Student(Section):
     # Two-sided and even, as in transformers; None: as in the checkpoint
     attention_window: Int | None = Field(512, ge=4, le=2**21, multiple_of=2)
     dropout: Share | None = None  # None: as in the checkpoint
-    # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
+    # Width of a half of words, fitted after training on the words of the corpus' train split; 0:
     # none
-    lexical: Int = Field(0, ge=0, le=WIDEST)
+    words: Int = Field(0, ge=0, le=WIDEST)
 
 
 class Decorrelation(Section):

@@ -140,7 +140,7 @@ class EmbeddingsFile:
         """Return the `count` highest cosines by row, exactly and highest first.
 
         query: (D,); without: a row that is left out; by_passages: the nearest passage stands for
-        the dense half of a document in its cosine. Raises InputError where there are no passages.
+        the meaning of a document in its cosine. Raises InputError where there are no passages.
         """
         if by_passages and not self.has_passages:
             mend = "write them with `docemb embed --passages 256`"
@@ -155,16 +155,16 @@ class EmbeddingsFile:
                     of_passages = batch.column(1)
                     V = _matrix(of_passages.flatten())  # (passages of all B, width of a passage)
                     width = V.shape[1]
-                    dense = X[:, :width]
+                    meaning = X[:, :width]
                     counts = of_passages.value_lengths().to_numpy()
                     if not counts.all():
                         raise ValueError("a document has no passage")
                     first = np.cumsum(counts) - counts  # passage of each document, (B,)
                     nearest = np.maximum.reduceat(passage_cosines(V, query), first)  # (B,)
                     # The halves keep the lengths that they have in the embeddings.
-                    lengths = np.linalg.norm(dense, axis=1)
+                    lengths = np.linalg.norm(meaning, axis=1)
                     lengths *= np.linalg.norm(query[:width])
-                    products += nearest * lengths - dense @ query[:width]
+                    products += nearest * lengths - meaning @ query[:width]
                 blocks.append(products / np.maximum(np.linalg.norm(X, axis=1), 1e-12))
         cosines = np.concatenate(blocks) / max(float(np.linalg.norm(query)), 1e-12)
         order = np.argsort(-cosines, kind="stable")
@@ -183,7 +183,7 @@ def _matrix(lists: pa.ListArray) -> np.ndarray:
 
 
 def passage_cosines(passages: np.ndarray, query: np.ndarray) -> np.ndarray:
-    """Return the cosines of passages, (P, width), with the dense columns of a query, (D,)."""
+    """Return the cosines of passages, (P, width), with the columns of a query's meaning, (D,)."""
     direction = query[: passages.shape[1]]
     lengths = np.linalg.norm(passages, axis=1) * np.linalg.norm(direction)
     return passages @ direction / np.maximum(lengths, 1e-12)

@@ -1,7 +1,7 @@
-"""The dense half of a student: a long encoder over packed documents, and a mean of its states.
+"""The half of meaning of a student: a long encoder over packed documents, and a mean of its states.
 
 Section 4.2 of the thesis describes it. B: documents of a batch; T: tokens of all of them; D: width
-of the dense embedding.
+of the embedding.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Encoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        """D, of the dense half."""
+        """D, of the half of meaning."""
         return int(self.config.hidden_size)
 
     @property
@@ -153,7 +153,7 @@ class Encoder(nn.Module):
         if self.pooling != "lead":
             return ()
         # Imported here, because it imports sentence-transformers.
-        from docemb_lib.student.lexical_module import FIRST_TOKENS
+        from docemb_lib.student.words_module import FIRST_TOKENS
 
         return FIRST_TOKENS
 

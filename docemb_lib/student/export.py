@@ -1,8 +1,8 @@
 """A student as a sentence-transformers folder: the encoder, pooling and a model card.
 
 Every release of sentence-transformers reads the folder, and so do stock `AutoModel` and
-`AutoTokenizer`. Two kinds need more. A lexical half and pooling "lead" are a file of code in the
-folder (`lexical_module`), which release 6 runs where it is allowed to. The biases of MPNet are one,
+`AutoTokenizer`. Two kinds need more. A half of words and pooling "lead" are a file of code in the
+folder (`words_module`), which release 6 runs where it is allowed to. The biases of MPNet are one,
 too (`relative`), which stock transformers runs. The Longformer with global attention on its first
 token needs release 5.4: its folder asks for the last hidden state of a
 `LongformerForSequenceClassification`, which sets that attention itself.
@@ -33,7 +33,6 @@ from docemb_lib.base.prompts import Prompts, Query
 from docemb_lib.packed import relative
 from docemb_lib.packed.relative import RelativeLongformerConfig
 from docemb_lib.student.encoder import MEANS, Encoder, Pooling
-from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GENERAL,
     GIVE_STUDENT,
@@ -46,12 +45,13 @@ from docemb_lib.student.loading import (
     read_modules,
     remove_limits,
 )
+from docemb_lib.student.words import CODE, FOLDER
 
 if TYPE_CHECKING:
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.student.words_module import WordsHalf
 
 # The modules of sentence-transformers folders, as regular expressions.
-STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
+STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( WordsHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
 # By the mode of the pooling, and whether the first token has global attention.
 BY_MODE: dict[tuple[str, bool], Pooling] = {
@@ -79,7 +79,7 @@ GLOBAL_ATTENTION = {
 
 def write_folder(
     student: Encoder,
-    lexical: LexicalHalf | None,
+    words: WordsHalf | None,
     folder: Path,
     card: str | None,
 ) -> None:
@@ -94,15 +94,15 @@ def write_folder(
     if is_relative:
         files.append(shutil.copyfile(relative.__file__, folder / "relative.py"))
     first = f"{STOCK}.Transformer"
-    if student.pooling == "lead" or lexical is not None:
+    if student.pooling == "lead" or words is not None:
         kind = "WeightedTransformer" if student.pooling == "lead" else "TextTransformer"
         first = f"{MODULE}.{kind}"
         files.append(shutil.copyfile(Path(__file__).with_name(CODE), folder / CODE))
     folders = {first: "", f"{STOCK}.Pooling": POOLING}  # of each module
-    if lexical is not None:  # it reads the texts that the first module hands on
-        folders[f"{MODULE}.LexicalHalf"] = FOLDER
+    if words is not None:  # it reads the texts that the first module hands on
+        folders[f"{MODULE}.WordsHalf"] = FOLDER
         (folder / FOLDER).mkdir(exist_ok=True)
-        lexical.save(str(folder / FOLDER))
+        words.save(str(folder / FOLDER))
         files += (folder / FOLDER).iterdir()
     modules: list[dict[str, object]] = []
     for place, (kind, path) in enumerate(folders.items()):
@@ -135,8 +135,8 @@ def write_folder(
 
     if card is None:
         card = student_card(student)
-        if lexical is not None:
-            card = with_lexical_half(card, lexical, "a collection")
+        if words is not None:
+            card = with_words(card, words, "a collection")
     runs_code = is_relative or first != f"{STOCK}.Transformer"
     write_text(folder / CARD, card.replace(*WITH_CODE) if runs_code else card)
     names = [file.relative_to(folder) for file in files if file.is_file()]
@@ -177,7 +177,7 @@ def saved_pooling(path_or_id: str) -> Pooling:
 
     Raises InputError for others.
     """
-    modules = "Transformer Pooling and perhaps LexicalHalf"
+    modules = "Transformer Pooling and perhaps WordsHalf"
     return _pooling(path_or_id, STUDENT_MODULES, f"a student has {modules}. {GIVE_STUDENT}")
 
 
@@ -241,12 +241,12 @@ embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 ```"""
 # A card names the folder so where there is no code in it, and so where there is.
 WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')
-LEXICAL = "## Lexical half"
+WORDS = "## Words"
 SCORES = "## Scores"
-BY_HAND = " The weight of the lexical half was chosen by hand."
-LEXICAL_SENTENCE = (
-    "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word "
-    "of the whole text, fitted on {documents}; refit it on others with `docemb adapt`. "
+BY_HAND = " The weight of the half of words was chosen by hand."
+WORDS_SENTENCE = (
+    "After the half of meaning comes a half of words of {dim} dimensions, a sum of one vector per "
+    "word of the whole text, fitted on {documents}; refit it on others with `docemb adapt`. "
     "An embedding has {width} dimensions. "
     "sentence-transformers runs the code of the half, `" + CODE + "`, with "
     "`SentenceTransformer(folder, trust_remote_code=True)`."
@@ -287,17 +287,17 @@ def _hub_id(encoder: str | None) -> str | None:
     return f"sentence-transformers/{Path(encoder).name}" if encoder in PACKAGED else encoder
 
 
-def with_lexical_half(card: str, half: LexicalHalf | None, documents: str) -> str:
-    """Add to a card what the lexical half was fitted on, as in "300 documents of reports".
+def with_words(card: str, half: WordsHalf | None, documents: str) -> str:
+    """Add to a card what the half of words was fitted on, as in "300 documents of reports".
 
     What the card says of an earlier half, and the scores of the student before, are left out.
     """
     assert half is not None  # of an adapted student
     dim = half.vectors.shape[1]
-    sentence = LEXICAL_SENTENCE.format(dim=dim, width=half.dim, documents=documents)
+    sentence = WORDS_SENTENCE.format(dim=dim, width=half.dim, documents=documents)
     if half.weight_given:
         sentence += BY_HAND
-    return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
+    return f"{_before(card, WORDS, SCORES)}\n\n{WORDS}\n\n{sentence}\n"
 
 
 def saved_prompts(name: str) -> Prompts:

@@ -81,12 +81,12 @@ class PaddedForward(nn.Module):
 
 
 def write_onnx(student: Student, file: Path) -> None:
-    """Write the dense half of a student as an ONNX file.
+    """Write the half of meaning of a student as an ONNX file.
 
     The graph takes `input_ids` and `attention_mask`, (B, T) int64 of any B and T, and gives
     `sentence_embedding`, (B, D) float32. The metadata hold `max_tokens`, at which the caller cuts a
     document, and the `prompt` that the caller puts before its text (before a query: `query_prompt`,
-    unless it is empty). The lexical half stays in the folder of the student. Raises InputError
+    unless it is empty). The half of words stays in the folder of the student. Raises InputError
     where the extra `onnx` is not installed, and for a student with global attention or of another
     kind than Longformer.
     """

@@ -11,8 +11,8 @@ documents; this is exact and needs no perturbation. What is attributed to a pass
 embeddings are centred, the mean that is subtracted is spread evenly over the tokens of a passage
 and over the counted words, so there is no further constant.
 
-P: passages of a document; D: width of the dense half; V: its distinct words; L: width of the
-lexical half.
+P: passages of a document; D: width of the half of meaning; V: its distinct words; L: width of the
+half of words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
 
     from docemb_lib.packed.packing import PackedBatch
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.student.words_module import WordsHalf
 
 
 LEAST = 8  # tokens of a passage: with fewer, one could hold a special token alone
@@ -107,18 +107,18 @@ def outline(encoding: Encoding, encoder: Encoder, size: int) -> tuple[np.ndarray
     return np.maximum(spans - len(encoder.prompts.document), 0), weights
 
 
-def passage_means(row: np.ndarray, weights: np.ndarray, half: LexicalHalf | None) -> np.ndarray:
+def passage_means(row: np.ndarray, weights: np.ndarray, half: WordsHalf | None) -> np.ndarray:
     """Compute the embeddings of the passages of a document, (P, D), from its row of sums.
 
-    With a lexical half, its centring, map and weight apply to the passages, and so does the factor
-    that gives the document's dense half its length: it subtracts the mean of a collection from each
-    state, so from each token alike. row: (1 + P, D) or more, see `rows_with_passages`.
+    With a half of words, its centring, map and weight apply to the passages, and so does the factor
+    that gives the document's half of meaning its length: it subtracts the mean of a collection from
+    each state, so from each token alike. row: (1 + P, D) or more, see `rows_with_passages`.
     """
     document = row[0].astype(np.float64)
     embeddings = row[1 : 1 + len(weights)].astype(np.float64) / weights[:, None]
     if half is not None:
-        mean = half.dense_mean.cpu().double().numpy()
-        mapping = half.dense_map.cpu().double().numpy()
+        mean = half.meaning_mean.cpu().double().numpy()
+        mapping = half.meaning_map.cpu().double().numpy()
         length = np.linalg.norm((document - mean) @ mapping)
         scale = np.sqrt(1 - float(half.weight)) / max(length, 1e-12)
         embeddings = (embeddings - mean) @ mapping * scale
@@ -129,47 +129,47 @@ class Parts(NamedTuple):
     """The parts that the embedding of a document sums."""
 
     passages: list[str]  # P texts
-    dense: np.ndarray  # what each passage adds, (P, D)
+    meaning: np.ndarray  # what each passage adds, (P, D)
     words: list[str]  # V
-    lexical: np.ndarray  # what each word adds, (V, L)
+    vectors: np.ndarray  # what each word adds, (V, L)
 
     @property
     def length(self) -> float:
         """The length of the embedding."""
-        halves = [self.dense.sum(axis=0), self.lexical.sum(axis=0)]
+        halves = [self.meaning.sum(axis=0), self.vectors.sum(axis=0)]
         return float(np.linalg.norm(np.concatenate(halves)))
 
 
-def parts_of(text: str, passages: Passages, half: LexicalHalf | None) -> Parts:
-    """Return the parts of a text's embedding. There are no words without a lexical half."""
+def parts_of(text: str, passages: Passages, half: WordsHalf | None) -> Parts:
+    """Return the parts of a text's embedding. There are no words without a half of words."""
     shares = passages.weights / passages.weights.sum()
-    dense = shares[:, None] * passages.embeddings.astype(np.float64)
+    meaning = shares[:, None] * passages.embeddings.astype(np.float64)
     texts = [text[start:end] for start, end in passages.spans.tolist()]
     if half is None:
-        return Parts(texts, dense, [], np.zeros((0, 1)))
+        return Parts(texts, meaning, [], np.zeros((0, 1)))
     frequencies = half.frequencies([text])  # (1, vocabulary)
     words = [half.vocabulary[column] for column in frequencies.indices]
     vectors = frequencies.data[:, None] * half.vectors[frequencies.indices].astype(np.float64)
     vectors /= max(np.linalg.norm(vectors.sum(axis=0)), 1e-12)
     # The mean that centres is spread over the words by their term frequencies.
     shares = frequencies.data / frequencies.data.sum()
-    centred = vectors - shares[:, None] * half.lexical_mean.cpu().double().numpy()
+    centred = vectors - shares[:, None] * half.words_mean.cpu().double().numpy()
     scale = np.sqrt(float(half.weight)) / max(np.linalg.norm(centred.sum(axis=0)), 1e-12)
-    return Parts(texts, dense, words, scale * centred)
+    return Parts(texts, meaning, words, scale * centred)
 
 
 def explained(first: Parts, second: Parts) -> pd.DataFrame:
     """Take the cosine of two documents apart, see `Student.explain`."""
     import pandas as pd
 
-    pairs = first.dense @ second.dense.T
+    pairs = first.meaning @ second.meaning.T
     rows: list[tuple[str, str, str, float]] = []
     for (i, j), product in np.ndenumerate(pairs):
         rows.append(("passages", first.passages[i], second.passages[j], float(product)))
     added: defaultdict[str, float] = defaultdict(float)
     for document, partner in ((first, second), (second, first)):
         # Half of the products of each word with all words of the other document.
-        halves = document.lexical @ partner.lexical.sum(axis=0) / 2
+        halves = document.vectors @ partner.vectors.sum(axis=0) / 2
         for word, half in zip(document.words, halves.tolist(), strict=True):
             added[word] += half
     for word, product in added.items():

@@ -1,6 +1,6 @@
-"""The student: an encoder over packed documents, perhaps with a lexical half beside it.
+"""The student: an encoder over packed documents, perhaps with a half of words beside it.
 
-D: width of the dense embedding; N: documents that are embedded.
+D: width of the encoder's embedding; N: documents that are embedded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.prompts import NO_PROMPTS, Prompts
 from docemb_lib.settings.profile import validated
 from docemb_lib.settings.sections import Student as Form
-from docemb_lib.student import export, lexical, loading
+from docemb_lib.student import export, loading, words
 from docemb_lib.student.embedding import (
     CHUNK,
     Compute,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.student.words_module import WordsHalf
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +79,9 @@ class Student(Encoder):
             beginning count more; the first token of a Longformer, without global attention
             ("first") or with it ("cls"). The thesis tried global attention and rejected it
             (section 4.3).
-        lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
+        words: the half that `embed` appends, see `adapt`; training sees the half of meaning alone.
         prompts: what the encoder wants before a document, as in "passage: ", and before a `Query`;
-            the lexical half does not read it.
+            the half of words does not read it.
 
     Example:
         >>> student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=1024)
@@ -95,11 +95,11 @@ class Student(Encoder):
         tokenizer: PreTrainedTokenizerFast,
         *,
         pooling: Pooling = "mean",
-        lexical: LexicalHalf | None = None,
+        words: WordsHalf | None = None,
         prompts: Prompts = NO_PROMPTS,
     ) -> None:
         super().__init__(model, tokenizer, pooling=pooling, prompts=prompts)
-        self.lexical = lexical
+        self.words = words
 
     @classmethod
     def from_encoder(
@@ -159,7 +159,7 @@ class Student(Encoder):
             model,
             tokenizer,
             pooling=pooling,
-            lexical=lexical.saved_lexical_half(source, model.config.hidden_size),
+            words=words.saved_words(source, model.config.hidden_size),
             prompts=export.saved_prompts(str(folder_or_id)),
         ).eval()
 
@@ -167,12 +167,12 @@ class Student(Encoder):
         """Write a sentence-transformers folder.
 
         card: its README with front matter; None writes a plain one. words: False leaves the
-        lexical half out, so that the folder holds no code unless `pooling` is "lead" or the
+        half of words out, so that the folder holds no code unless `pooling` is "lead" or the
         student was an MPNet.
         """
         if not str(folder):
             raise InputError("folder: the name is empty; name one")
-        half = self.lexical if words else None
+        half = self.words if words else None
         export.write_folder(self, half, Path(folder), card)
 
     def adapt(
@@ -183,38 +183,38 @@ class Student(Encoder):
         weight: float | None = None,
         embed: Callable[[list[str]], np.ndarray] | None = None,
     ) -> None:
-        """Fit a lexical half on a collection; `embed` appends it from now on, and it is saved.
+        """Fit a half of words on a collection; `embed` appends it from now on, and it is saved.
 
-        The weights of the encoder stay as they are. `Student.embed` then gives [dense; lexical],
+        The weights of the encoder stay as they are. `Student.embed` then gives [meaning; words],
         (N, D + dim). dim: None is the width of the student's half, if it has one; embed: gives the
-        dense half of some texts (None: the student's own method). See `lexical.fit_lexical_half`
+        half of meaning of some texts (None: the student's own method). See `words.fit_words`
         for the weight and for the causes of InputError, after which the student is unchanged.
         """
         texts = checked(texts)
-        if dim is None and self.lexical is not None:
-            dim = self.lexical.vectors.shape[1]
-        embed = embed or partial(self.dense_half().embed, desc="adapting")
+        if dim is None and self.words is not None:
+            dim = self.words.vectors.shape[1]
+        embed = embed or partial(self.without_words().embed, desc="adapting")
         # Documents that give mean and map: with 384 dimensions, 1,000 were no better on validation
         # splits, 300 were worse.
         count = max(512, round(4 / 3 * self.dim))
-        self.lexical = lexical.fit_lexical_half(embed, texts, dim=dim, weight=weight, count=count)
+        self.words = words.fit_words(embed, texts, dim=dim, weight=weight, count=count)
 
-    def dense_half(self) -> Student:
-        """Return the student without its lexical half; both share the encoder."""
-        if self.lexical is None:
+    def without_words(self) -> Student:
+        """Return the student without its half of words; both share the encoder."""
+        if self.words is None:
             return self
-        dense = Student(
+        meaning = Student(
             self.model,
             self.tokenizer,
             pooling=self.pooling,
             prompts=self.prompts,
         )
-        return dense.train(self.training)
+        return meaning.train(self.training)
 
     @property
     def width(self) -> int:
         """The width of the rows that `embed` returns, D or that of both halves."""
-        return self.dim if self.lexical is None else self.lexical.dim
+        return self.dim if self.words is None else self.words.dim
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text after its prompt, cut at `max_tokens`."""
@@ -262,7 +262,7 @@ class Student(Encoder):
     ) -> Embedded:
         """Embed N documents as `embed` does, and give the passages of each from the same pass.
 
-        The lexical half, if any, has no passages.
+        The half of words, if any, has no passages.
 
         Args:
             passages: the most tokens of a passage; None: there are none.
@@ -297,12 +297,12 @@ class Student(Encoder):
         if unknown and np.mean(unknown) > MOST_UNKNOWN:
             message = "%.0f%% of the tokens are unknown to this encoder; give a multilingual one"
             logger.warning(message, 100 * np.mean(unknown))
-        half = self.lexical
+        half = self.words
         embeddings = [np.empty((0, self.width), dtype=np.float32)]
         for start in range(0, len(texts), CHUNK):
             X = rows[start : start + CHUNK, : self.dim]
             if half is not None:
-                words = half.lexical(texts[start : start + CHUNK])
+                words = half.words(texts[start : start + CHUNK])
                 X = half.join(torch.from_numpy(X).to(half.weight.device), words).cpu().numpy()
             embeddings.append(X)
         result = np.concatenate(embeddings)
@@ -328,7 +328,7 @@ class Student(Encoder):
         texts = (a, b)
         _, of_texts = self.embed_documents(texts, passages=passages, bf16=bf16)
         parts = [
-            parts_of(text, of_text, self.lexical)
+            parts_of(text, of_text, self.words)
             for text, of_text in zip(texts, of_texts, strict=True)
         ]
         return explained(*parts)

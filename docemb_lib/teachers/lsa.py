@@ -1,6 +1,6 @@
 """Latent semantic analysis with partial whitening: a vector per word, summed over a document.
 
-It is a contextual teacher, and it fits the lexical half of a student.
+It is a contextual teacher, and it fits the half of words of a student.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ NOISE = 3.0
 DENSE = 3000
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 MEND = (
-    "use more documents, "
-    "or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
+    "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim or words in a profile)"
 )
 
 

@@ -28,8 +28,8 @@ LINES = "words.txt"
 COUNTS = "counts.npy"
 SUMMARY = "words.json"
 # Two or more letters, digits and the marks that belong to them, such as the vowel signs of Hindi,
-# which are no word characters in Python's `re`. A lexical half has the same words: its module
-# (student/lexical_module.py) imports nothing of docemb, and a test compares the two.
+# which are no word characters in Python's `re`. A half of words has the same words: its module
+# (student/words_module.py) imports nothing of docemb, and a test compares the two.
 WORD = regex.compile(r"\w\w+")
 # A run of the characters of scripts that are written without spaces.
 UNSPACED = regex.compile(

@@ -6,7 +6,7 @@ low and high. MAP scores the entire ordering, as the text says; the author's cod
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import sizes, student_name
-from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STRUCTURAL_LOSS
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
@@ -37,8 +37,6 @@ from docemb_lib.thesis.values import (
     published,
 )
 
-# Where the rows of a table are from.
-NEITHER = "none"  # the group of runs without the property that defines groups
 # The last columns of Table 5.7.
 MEAN = "mean"
 NORMALISED = "normalised mean"
@@ -47,7 +45,7 @@ BEST = "figure 4.12"  # of the students of Table 4.10
 # JupyterLab breaks longer lines in words; reports join the lines.
 LINES = TextWrapper(100, break_on_hyphens=False)
 
-# ---- a run beside recorded runs of its notebook
+# ---- Paragraph Vectors beside recorded ones
 
 
 class Entry(NamedTuple):
@@ -57,23 +55,26 @@ class Entry(NamedTuple):
     model: str  # the run's own model in `scores`
     key: Run
     scores: pd.DataFrame  # tidy scores of the run's own model and of the baselines
-    record: Record | None = None  # None for the run that is being made
 
 
 def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
-    """The scores of this run and of comparable recorded runs of its notebook, for `plot_runs`.
+    """The scores of a Paragraph Vector and of comparable recorded ones, for `plot_runs`.
 
-    `scores` are those of this run's model and of its baselines. Runs with a contextual teacher are
-    shown with the runs of the structural notebook that have the same structural loss, documents and
-    seed. Returns the rows of all runs, then each baseline once, with the columns own (whether it is
-    the model of a run), group (the categories, in order, that the thesis' figure colours), thesis
-    (see `ThesisValues`) and its box (see `PUBLISHED_BOX`). Equal labels get the parameters that
-    differ.
+    `scores` are those of this run's model and of its baselines. Returns the rows of all runs, those
+    of another seed with it in their label, then each baseline once. The columns are own (whether it
+    is the model of a run), group (its architecture, as the thesis' figure colours it), thesis (see
+    `ThesisValues`) and its box (see `PUBLISHED_BOX`).
     """
-    entries = entries_beside(run, scores)
-    groups = [_group(run.registered.coloured_by, entry.key) for entry in entries]
+    entries = [Entry(run.label, run.label, run, scores)]
+    for record in run.comparable():
+        seed = record.parameters["seed"]
+        other = "" if seed == run.parameters["seed"] else f" (seed {seed})"
+        entries.append(_entry(run, record, record.label + other))
+    groups = []
+    for entry in entries:
+        groups.append("+".join("DM" if pv.dm else "DBOW" for pv in entry.key.paragraph_vectors))
     rows = _with_baselines(entries, groups, ThesisValues(run.notebook, run.profile))
-    order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
+    order = [*sorted({*groups}), BASELINE]
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
@@ -98,91 +99,8 @@ def _with_baselines(
     return rows.assign(legend=thesis.legend)
 
 
-def entries_beside(run: Run, scores: pd.DataFrame) -> list[Entry]:
-    """This run, comparable recorded runs and structural-only runs, under labels that differ."""
-    entries = [Entry(run.label, run.label, run, scores)]
-    for record in run.comparable():
-        entries.append(_entry(run, record, record.label))
-    for record in structural_only(run, [entry.key for entry in entries]):
-        label = f"only-structural;{record.label}"
-        if all(entry.label != label for entry in entries):
-            entries.append(_entry(run, record, label))
-    size = {name: run.parameters[name] for name in ("documents", "seed") if name in run.parameters}
-    labels = distinct_labels(((entry.label, entry.key) for entry in entries), **size)
-    return [entry._replace(label=label) for entry, label in zip(entries, labels, strict=True)]
-
-
 def _entry(run: Run, record: Record, label: str) -> Entry:
-    scores = record.table()
-    return Entry(label, record.label, run.of_record(record), scores, record)
-
-
-def distinct_labels(runs: Iterable[tuple[str, Run]], **size: object) -> list[str]:
-    """Labels that differ: added is what differs from the first run of this label.
-
-    size: values of parameters, which are also added where they differ from these.
-    """
-    first: dict[str, dict[str, object]] = {}
-    labels = []
-    for label, key in runs:
-        values = {**key.parameters, "profile": key.profile.name}
-        of_first = first.setdefault(label, values | size)
-        added = []
-        for name, value in values.items():
-            if of_first.get(name) != value:
-                added.append(f"{name} {value}")
-        labels.append(f"{label} ({', '.join(added)})" if added else label)
-    return labels
-
-
-def structural_only(run: Run, keys: Collection[Run]) -> list[Record]:
-    """Recorded runs of the structural notebook with the structural loss of one of `keys`.
-
-    They have this run's documents and seed. The thesis shows them beside runs with a contextual
-    teacher.
-    """
-    if "contextual_teacher" not in run.parameters:
-        return []
-    losses = {key.only(*STRUCTURAL_LOSS) for key in keys}
-    if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
-        cosine = Run.bare(STRUCTURAL.name, run.profile, structural_loss="cosine")
-        losses.add(cosine.only(*STRUCTURAL_LOSS))
-    size = {name: run.parameters[name] for name in ("documents", "seed")}
-    matching = []
-    for record in run.comparable(STRUCTURAL.name):
-        key = run.of_record(record)
-        if key.only(*STRUCTURAL_LOSS) in losses and size.items() <= key.counting.items():
-            matching.append(record)
-    return matching
-
-
-def _group(coloured_by: str, key: Run) -> str:
-    """The property that the thesis' figure colours: kind of model, loss, width or λ."""
-    p = key.profile.parameters
-    match coloured_by:
-        case "architecture":
-            return "+".join("DM" if model.dm else "DBOW" for model in key.paragraph_vectors)
-        case "loss":
-            distance = "MSE" if p.distance == "mse" else p.distance
-            names = {"mse": "MSE", "max-margin": f"max-margin {distance}"}
-            return names.get(str(p.structural_loss), str(p.structural_loss))
-        case "width":
-            if p.contextual_teacher is None:
-                return NEITHER
-            return str(key.profile.contextual_teachers.width(p.contextual_teacher))
-    if len(key.roles) == 2:
-        return NEITHER if p.lam is None else str(p.lam)
-    return "1.0" if "structural" in key.roles else "0.0"
-
-
-def _rank(group: str) -> tuple[float, str]:
-    """Sort key of a group: NEITHER, then numbers by value, then words in alphabetical order."""
-    if group == NEITHER:
-        return -1.0, group
-    try:
-        return float(group), group
-    except ValueError:
-        return float("inf"), group
+    return Entry(label, record.label, run.of_record(record), record.table())
 
 
 # ---- final evaluations: Table 5.7

@@ -47,12 +47,12 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     return "\n".join(map(LINES.fill, filter(None, sentences)))
 
 
-def recorded_model(record: Record, label: str, name: str) -> Model | None:
+def recorded_model(record: Record, name: str) -> Model | None:
     """The student of a record, in the form that is compared, with a name; None: it has none."""
     table = record.table("models")
     forms = {}
     for model in [] if table.empty else models_of_table(table):
-        if model.identity._replace(form=Form.SAVED).label == label:
+        if model.identity._replace(form=Form.SAVED).label == record.label:
             forms[model.form] = model
     if not forms:
         return None
@@ -77,7 +77,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     for record in run.comparable():
         key = run.of_record(record)
         seed = key.parameters["seed"]
-        model = recorded_model(record, record.label, f"{record.label}, seed {seed}")
+        model = recorded_model(record, record.label)
         if model is None or key.only("documents") != run.only("documents"):
             continue
         if key.same_but("seed") == run.same_but("seed"):

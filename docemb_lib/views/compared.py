@@ -11,7 +11,6 @@ from docemb_lib.figures import short_names
 from docemb_lib.runs.models import Model, models_of_table, student_model, teacher_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.settings.labels import student_name, typeset
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.views.students import recorded_students
@@ -72,12 +71,11 @@ def by_weighting(run: Run) -> dict[str, Weighted]:
     The plain sum has λ .5. A student of one of the two teachers alone has λ 1 or 0. This run comes
     first, the others follow by λ, those without a mask before those with one.
     """
-    own = run.model.called(_weighted_name(run))
+    own = run.model.called(run.name)
     students = recorded_students(
         run,
         CHAPTER_4,
         {own.label: own},
-        name_of=_weighted_name,
         is_comparable=lambda key: _differs_in_weights(key, run),
     )
     others = []
@@ -85,14 +83,6 @@ def by_weighting(run: Run) -> dict[str, Weighted]:
         others.append(_weighted(run.of_record(record), student, record.student_folder))
     others.sort(key=lambda each: (each.lam, each.max_structural_len or 0))
     return {each.model.label: each for each in [_weighted(run, own, run.student), *others]}
-
-
-def _weighted_name(key: Run) -> str:
-    p = key.profile.parameters
-    name = student_name(p)
-    if len(p.roles) < 2 or p.lam in (None, 0.5):
-        return name
-    return typeset(f"{name};λ={p.lam}")
 
 
 def _weighted(key: Run, model: Model, folder: Path | None) -> Weighted:

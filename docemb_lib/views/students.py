@@ -11,7 +11,6 @@ from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
-from docemb_lib.settings.labels import student_name, typeset
 from docemb_lib.settings.notebooks import Notebook
 from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
@@ -43,7 +42,7 @@ def students_of_runs(run: Run) -> dict[str, Model]:
     Recorded runs count if they have as many documents as this run, and its seed. The students are
     called by their short names, as in `recorded`.
     """
-    own = run.model.called(_short_name(run))
+    own = run.model.called(run.name)
     students = {run.label: own}
     for name, record, _ in recorded_students(run, [run.registered], {own.label: own}):
         if record.student_folder is not None:
@@ -51,24 +50,20 @@ def students_of_runs(run: Run) -> dict[str, Model]:
     return students
 
 
-def _short_name(key: Run) -> str:
-    return student_name(key.profile.parameters, from_pairs=key.self_supervised)
-
-
 def recorded_students(
     run: Run,
     notebooks: Iterable[Notebook],
     models: Mapping[str, Model],
     *,
-    name_of: Callable[[Run], str] = _short_name,
     is_comparable: Callable[[Run], bool] | None = None,
 ) -> Iterator[tuple[str, Record, Model]]:
     """Names, records and models, for their scores alone, of recorded students, each once.
 
+    A name that is taken is followed by the projection where that is another than in `run`, or
+    replaced by the label of the run.
+
     Args:
         models: those that are known already, by name; none of them is given again.
-        name_of: a name that is taken is followed by the projection where that is another than in
-            `run`, or replaced by the label of the run.
         is_comparable: None: runs from as many documents, or from any number for a student that
             learns from pairs of texts, and with the same seed.
     """
@@ -84,12 +79,12 @@ def recorded_students(
     for notebook in notebooks:
         for record in sorted(run.comparable(notebook.name), key=rank):
             key = run.of_record(record)
-            name = name_of(key)
+            name = key.name
             if name in names and key.only(*PROJECTED) != projections:
                 name = f"{name}, S:{key.profile.parameters.student_projection}"
             if name in names or not key.trains:
-                name = typeset(record.label)
-            student = recorded_model(record, record.label, name)
+                name = record.label
+            student = recorded_model(record, name)
             if student is None or not fits(key):
                 continue
             if student.fingerprint not in fingerprints:  # two notebooks may share a student

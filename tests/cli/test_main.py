@@ -167,7 +167,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     assert profile.corpus.text_field == (["body"] if kind == "rows" else "text")
     assert (profile.corpus.tasks, profile.corpus.validation) == (40, 12)
     assert profile.parameters == own.parameters.model_copy(update={"documents": 68})
-    sized = {"max_tokens": 4096, "lexical": 22}
+    sized = {"max_tokens": 4096, "words": 22}
     assert profile.student == own.student.model_copy(update=sized)
     assert profile.notebooks == {
         name: {**given, "documents": 60} for name, given in own.notebooks.items()
@@ -222,7 +222,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root):
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert (running.returncode, errors.splitlines()[-1]) == (130, STOPPED)
-    assert not list((workspace_root / "outputs" / "runs").rglob("*.ipynb"))
+    assert not list((workspace_root / "outputs" / "runs").rglob("[!.]*seed0*"))
 
 
 @pytest.mark.slow
@@ -259,10 +259,16 @@ run.finish({'mean': lam})"""
     first = docemb(*command)
     again = docemb(*command)
     assert (first.returncode, again.returncode) == (0, 0), first.stderr
-    assert first.stdout.startswith("1 run, not there yet\nbegins  05_weighting  cosine;64;λ=0.7\n")
+    assert first.stdout.startswith(
+        "1 run, not there yet\nbegins  05_weighting  S+PV masked, λ .7\n"
+    )
     assert again.stdout.startswith("1 run, already there\n")
     (folder,) = Path("outputs/runs/05_weighting").glob("[!.]*")
-    lines = ["", "05_weighting  cosine;64;λ=0.7", "with λ = 0.7 all is well."]
+    lines = [
+        "",
+        "05_weighting  S+PV masked, λ .7, 64 tokens, S:16(ReLU)x16, C:16, 24 docs",
+        "with λ = 0.7 all is well.",
+    ]
     lines.append(f"run:                {folder}")
     lines.append(f"executed notebook:  {folder}/notebook.ipynb")
     for done in (first, again):
@@ -307,6 +313,14 @@ def test_a_parameter_is_read_as_papermill_reads_it():
     assert parse_parameters([*given]) == {
         text.split("=")[0]: value for text, value in given.items()
     }
+
+
+@pytest.mark.parametrize("given", ["-p lam 0.1 -p beta=0.2", "-p beta 0.2 -p lam 0.1"])
+def test_a_parameter_may_be_written_as_papermill_takes_it(given):
+    command = typer.main.get_command(app).commands["run"]
+    context = command.make_context("run", ["05", *given.split(), "--dry-run"])
+    assert context.params["notebook"] == "05"
+    assert sorted(context.params["parameter"]) == ["beta=0.2", "lam=0.1"]
 
 
 @pytest.fixture
@@ -381,6 +395,6 @@ def test_an_onnx_file_is_written_whole(student_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(writer, lambda student, file: file.write_text("whole"))
     out = tmp_path / "made" / "student.onnx"
     done = docemb("export", student_folder, "-o", out)
-    assert done.stdout == f"{out}: the dense half, 384 dimensions\n", done.stderr
+    assert done.stdout == f"{out}: the half of meaning, 384 dimensions\n", done.stderr
     assert out.read_text() == "whole"
     assert [*out.parent.iterdir()] == [out]

@@ -98,7 +98,7 @@ def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folde
     forwarded.clear()
     succeed("adapt", student_folder, "texts.jsonl", "-o", "mine", "--dim", "5", "--weight", "0.3")
     assert forwarded == []
-    assert Student.load("mine").lexical.vectors.shape[1] == 5
+    assert Student.load("mine").words.vectors.shape[1] == 5
 
 
 def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
@@ -111,7 +111,7 @@ def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
     succeed("evaluate", "mine", "--profile", "mine", "--alone")
     succeed("embed", "mine", "params/rows.jsonl", "-o", "rows.npy")
     assert sum(forwarded) == N
-    # The student before the adaptation has the same dense half.
+    # The student before the adaptation has the same half of meaning.
     succeed("evaluate", student_folder, "--profile", "mine", "--alone")
     assert sum(forwarded) == N
 

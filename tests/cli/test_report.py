@@ -27,7 +27,7 @@ def test_the_runs_whose_students_have_collapsed_are_named_with_what_to_change(
     print_report(planned, whole_plan=True)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "collapsed" in line]
     assert line.startswith("05_weighting")
-    assert "λ=0.2" in line
+    assert "λ .2" in line
     assert line.endswith(COLLAPSE_MEND)
 
 

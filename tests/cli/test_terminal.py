@@ -76,7 +76,7 @@ def test_no_name_label_or_text_can_command_the_terminal(
     workspace_root, screen, monkeypatch, capsys
 ):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
-    run = SimpleNamespace(label=name, notebook=name, folder=Path(name), beside=())
+    run = SimpleNamespace(name=name, notebook=name, folder=Path(name), beside=())
     Progress([run], 1, "", in_cell=False).end(run, "done")
     print_table(pd.DataFrame({name: [name]}), name)
     screen.print(f"{name}\udcff")

@@ -11,7 +11,7 @@ from docemb_lib.base.pretrained import resolve
 PROFILE = """
 corpus: {source: local, path: ../texts, validation: 4, tasks: 24}
 structural_teacher: {model: ../encoder, max_tokens: 64}
-student: {model: ../encoder, max_tokens: 64, attention_window: 16, dropout: 0.0, lexical: 4}
+student: {model: ../encoder, max_tokens: 64, attention_window: 16, dropout: 0.0, words: 4}
 training: {batch_size: 4, save_every: 100, log_every: 1, precision: fp32}
 simde: {training: {batch_size: 4, save_every: 100, precision: fp32}}
 contextual_teachers:

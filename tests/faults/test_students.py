@@ -42,7 +42,7 @@ def test_every_file_of_a_student_but_its_card_is_compared(adapted, refused):
         file.write_bytes(content)
         files._digests.clear()
     (adapted / "README.md").write_text("another card")
-    assert Student.load(adapted).lexical is not None
+    assert Student.load(adapted).words is not None
     (adapted / "modules.json").unlink()
     refused(f"modules.json is missing.*{mend}", Student.load, adapted)
 
@@ -62,12 +62,12 @@ def test_a_student_that_sentence_transformers_saves_over_is_used_as_it_is_then(a
 
 
 def edit_half(folder, **tensors):
-    file = folder / "3_Lexical/model.safetensors"
+    file = folder / "3_Words/model.safetensors"
     save_file({**load_file(file), **tensors}, file)
 
 
 def edit_words(folder, change):
-    file = folder / "3_Lexical/words.json"
+    file = folder / "3_Words/words.json"
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
 
 
@@ -79,20 +79,22 @@ def add_token(folder):
 
 
 MISFITS = {
-    "no words": lambda f: (f / "3_Lexical/words.json").unlink(),
+    "no words": lambda f: (f / "3_Words/words.json").unlink(),
     "a word less": lambda f: edit_words(f, lambda words: words[:-1]),
     "a word twice": lambda f: edit_words(f, lambda words: [*words[:-1], words[0]]),
-    "another shape": lambda f: edit_half(f, dense_map=torch.zeros(7, 8)),
-    "another encoder": lambda f: edit_half(f, dense_map=torch.eye(6), dense_mean=torch.zeros(6)),
+    "another shape": lambda f: edit_half(f, meaning_map=torch.zeros(7, 8)),
+    "another encoder": lambda f: edit_half(
+        f, meaning_map=torch.eye(6), meaning_mean=torch.zeros(6)
+    ),
     "no number": lambda f: edit_half(f, weight=torch.tensor(torch.nan)),
 }
 
 
 @pytest.mark.parametrize("edit", MISFITS.values(), ids=MISFITS)
-def test_a_lexical_half_that_does_not_fit_is_refused_at_loading(adapted, edit, refused):
+def test_a_half_of_words_that_does_not_fit_is_refused_at_loading(adapted, edit, refused):
     (adapted / "docemb.json").unlink()  # a student of someone else
     edit(adapted)
-    refused("student: 3_Lexical cannot be used", Student.load, adapted)
+    refused("student: 3_Words cannot be used", Student.load, adapted)
 
 
 def test_a_tokenizer_of_another_encoder_is_refused_at_loading(adapted, refused):

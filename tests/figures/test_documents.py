@@ -69,3 +69,13 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
     ax.clear()
     plot_plane(points, colour="length", ax=ax)
     assert len(set(map(tuple, ax.collections[0].get_facecolors()))) == 3
+
+
+def test_the_outermost_per_cent_of_points_stands_on_the_edge_of_the_others(ax):
+    first = [*np.linspace(0, 1, 400), 1e6]
+    points = pd.DataFrame({"first": first, "second": [*first[:-1], -1e6], "source": "a"})
+    plot_plane(points, colour="source", ax=ax)
+    offsets = np.asarray(ax.collections[0].get_offsets())
+    assert len(offsets) == 401
+    np.testing.assert_allclose(offsets[-1], [1, 0], atol=0.01)
+    np.testing.assert_array_equal(offsets[100:300], points[["first", "second"]][100:300])

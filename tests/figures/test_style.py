@@ -48,16 +48,13 @@ def test_every_kind_of_model_has_its_colour(kind):
         (Identity(Kind.UNTRAINED, Form.ADAPTED), "start ⊕ LSA"),
         (Identity(Kind.PV, name="PV;200d"), "PV, 200d"),
         (Identity(Kind.TFIDF), "TF-IDF"),
-        (Identity(Kind.STUDENT, Form.ADAPTED, "student cosine;256;λ=0.5"), "S+PV masked, adapted"),
+        (Identity(Kind.STUDENT, Form.ADAPTED, "the label"), "S+PV masked, adapted"),
     ],
 )
 def test_models_have_short_names_in_figures_and_tables(identity, expected):
-    parameters = Parameters(structural_loss="cosine", contextual_teacher="PV")
-    profile = SimpleNamespace(
-        parameters=parameters, structural_teacher=SimpleNamespace(max_tokens=256)
-    )
+    profile = SimpleNamespace(structural_teacher=SimpleNamespace(max_tokens=256))
     model = scored_model(identity, "f")
-    run = SimpleNamespace(models=lambda: [model], profile=profile, self_supervised=False)
+    run = SimpleNamespace(models=lambda: [model], profile=profile, name="S+PV masked")
     assert short_names(run) == {model.label: expected}
 
 
@@ -68,6 +65,8 @@ def test_models_have_short_names_in_figures_and_tables(identity, expected):
         ({"structural_loss": "cosine", "contextual_teacher": "PV"}, "S+PV"),
         ({"structural_loss": "mse", "contextual_teacher": "DM"}, "S (mse)+DM"),
         ({"structural_loss": "cosine", "max_structural_len": 256}, "S+PV masked"),
+        ({"structural_loss": "cosine", "lam": 0.2}, "S+PV, λ .2"),
+        ({"contextual_teacher": None, "lam": 0.2}, "S (cosine)"),
         ({"structural_loss": None}, "PV alone"),
     ],
 )

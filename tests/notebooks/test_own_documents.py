@@ -168,7 +168,7 @@ def test_the_conclusion_compares_the_student_with_what_needs_no_student(executed
 
 @pytest.mark.slow
 def test_the_adapted_student_is_saved(executed):
-    assert Student.load(executed.folder / "student").lexical is not None
+    assert Student.load(executed.folder / "student").words is not None
 
 
 @pytest.mark.slow

@@ -2,14 +2,16 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
+import jupytext
 import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs import identity, records, store
+from docemb_lib.runs import execution, identity, records, store
 from docemb_lib.runs.execution import NOTEBOOK, RunError, execute, record_failure
 from docemb_lib.runs.records import RECORD
 from docemb_lib.runs.run import Run
@@ -28,7 +30,7 @@ from pathlib import Path
 notebook = Path("05_weighting.ipynb")
 notebook.write_text(notebook.read_text().replace("half-way", "half way"))
 """
-NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
+NAME = "05_weighting (S+PV masked, 64 tokens, λ .5, S:16(ReLU)x16, C:16, 24 docs)"
 
 
 @pytest.fixture
@@ -111,6 +113,24 @@ def test_prose_and_values_in_the_first_cell_make_no_other_run(fresh):
     missing.rename(run.source)
 
 
+def test_a_pair_whose_code_differs_is_named_once(fresh, caplog):
+    notebook = fresh(f"{SUCCEEDS}\n%matplotlib inline\n!true").source
+    pair = notebook.with_suffix(".py")
+    jupytext.write(jupytext.read(notebook), pair, fmt="py:percent")
+    text = pair.read_text()
+    for same in (text, text.replace("# %%\n", "# %% [markdown]\n# New prose.\n\n# %%\n", 1)):
+        pair.write_text(same)
+        execution.compare_pair(notebook)
+        execution.compare_pair.cache_clear()
+    assert not caplog.messages
+    pair.write_text(text.replace("half-way", "half way"))
+    for run in (fresh(), fresh(lam=0.6)):
+        execution.compare_pair(run.source)
+    (said,) = caplog.messages
+    assert said.startswith(f"{notebook} is executed, and its code is not that of")
+    assert "`jupytext --sync 05_weighting.py`" in said
+
+
 def test_a_notebook_that_is_edited_while_it_is_executed_is_another_run_afterwards(fresh):
     run = fresh(f"{SUCCEEDS}\n{EDITS_ITSELF}")
     assert execute(run)
@@ -129,11 +149,13 @@ def test_a_notebook_that_is_edited_while_it_is_executed_is_another_run_afterward
 )
 def test_a_failure_leaves_its_traceback_and_notebook_and_is_tried_again(fresh, text, error, said):
     run = fresh(text)
-    with pytest.raises(error, match=rf"^{NAME}: {said}.* \(see .*\.failed/{NOTEBOOK}\)$"):
+    with pytest.raises(
+        error, match=rf"^{re.escape(NAME)}: {said}.* \(see .*\.failed/{NOTEBOOK}\)$"
+    ):
         execute(run)
     (row,) = records.frame(failed=True).to_dict("records")
     assert row["status"] == "failed"
-    assert row["error"].startswith(f"05_weighting (cosine;64;λ=0.5): {said}")
+    assert row["error"].startswith(f"{NAME}: {said}")
     assert said.split()[-1] in records.read(run.failed).traceback
     assert records.frame().empty
     assert text.splitlines()[-1] in (run.failed / NOTEBOOK).read_text()
@@ -147,7 +169,7 @@ def test_what_a_dead_kernel_has_left_stays_with_the_failure(fresh):
     run.partial.mkdir(parents=True)
     (run.partial / NOTEBOOK).write_text("as far as it came")
     line = record_failure(run, "its  worker\ndied")
-    assert line.startswith("05_weighting (cosine;64;λ=0.5): its worker died (see outputs/runs/")
+    assert line.startswith(f"{NAME}: its worker died (see outputs/runs/")
     assert (run.failed / NOTEBOOK).read_text() == "as far as it came"
     assert not run.partial.exists()
 

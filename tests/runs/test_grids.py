@@ -113,6 +113,8 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
     ("text", "said"),
     [
         ("", "mine.yaml: there are no runs; list some"),
+        ("{notebook: 05, lam: [0.2, 0.8]}", "lam: put the lists of values under `axes`"),
+        ("[{lam: 1}]", "input should be a valid dictionary"),
         ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
         ("{notebook: 05, axes: {lam: 0.5}}", "axes.0.lam: input should be a valid list, got 0.5"),
         ("{notebook: 05, runs: {lam: 1}}", "runs: Input should be a valid list"),

@@ -24,7 +24,7 @@ from docemb_lib.runs.models import (
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
-from docemb_lib.student.lexical import partially_whitened
+from docemb_lib.student.words import partially_whitened
 
 STUDENT = Identity(Kind.STUDENT, name="lengths")
 
@@ -80,8 +80,8 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     expected = unit(both[0]) + unit(both[1])
     np.testing.assert_allclose(lead.embed(texts), expected, atol=1e-6)
     assert (lead.identity.fitted_on, joined.identity.fitted_on) == ("", "task")
-    dense = unit(joined.on_texts(texts)[:, :3])
-    np.testing.assert_allclose(dense, partially_whitened(torch.tensor(expected)), atol=1e-5)
+    meaning = unit(joined.on_texts(texts)[:, :3])
+    np.testing.assert_allclose(meaning, partially_whitened(torch.tensor(expected)), atol=1e-5)
 
 
 class OfLengths(NotingEmbedder):

@@ -140,7 +140,8 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_o
         assert len({getattr(run, identities) for run in runs_of(steps)}) == 8
 
 
-REPEATED = "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary"
+NAMED = "S+PV masked, λ .1, 64 tokens, S:16(ReLU)x16, C:16, 24 docs"
+REPEATED = f"run 2: it is the same as run 1 ({NAMED}); leave one of them out, or vary"
 
 
 @pytest.mark.parametrize(

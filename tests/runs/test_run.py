@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import time
 
 import pytest
 from conftest import with_setting
@@ -58,6 +59,15 @@ def test_a_run_by_hand_is_published_by_itself_but_not_over_an_executed_one(works
     begin("01_corpus", {"profile": "small"}).finish({"documents": 4})
     assert run.record.metrics["documents"] == 3
     assert [path.name for path in run.folder.parent.glob("[!.]*")] == [run.slug]
+
+
+def test_the_seconds_of_a_run_are_those_of_its_own_process(workspace_root):
+    run = begin("01_corpus", {"profile": "small"})
+    time.sleep(0.6)  # a pause, or the runs of a sweep
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    assert 0.2 <= run.finish({})["corpus"]["seconds"] < 0.5
 
 
 def test_comparable_runs_are_the_finished_ones_of_the_setting_and_the_same_code(small):

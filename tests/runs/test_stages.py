@@ -215,7 +215,7 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
     assert len(make().corpus.split("train")) == 16
     for given, documents, said in (
         ("pooling: mean", 999, "documents: 999 are .* the corpus has 16 documents; ask for fewer"),
-        ("lexical: 17", 9, "student.lexical: 17 are asked for"),
+        ("words: 17", 9, "student.words: 17 are asked for"),
         ("layers: [6]", 9, "layers 0 to 5; name"),
     ):
         file.write_text(MINE.replace("L6-v2}\nparam", f"L6-v2, {given}}}\nparam"))

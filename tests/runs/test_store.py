@@ -144,11 +144,11 @@ def test_an_interrupted_build_says_so_and_a_resumable_one_keeps_its_files(tmp_pa
         write_value(folder)
         raise KeyboardInterrupt
 
-    build = partial(cached, "student-lexical", {}, resumable=resumable)
-    said = "^stopped while building student lexical; give the same command again to go on$"
+    build = partial(cached, "student-with-words", {}, resumable=resumable)
+    said = "^stopped while building student with words; give the same command again to go on$"
     with pytest.raises(Stopped, match=said):
         build(interrupted)
-    assert not is_whole(folder_of("student-lexical", {}))
+    assert not is_whole(folder_of("student-with-words", {}))
     left = ["value.txt"] if resumable else []
     assert files_in(tmp_path) == left
     folder = build(lambda folder: (folder / "late.txt").touch())

@@ -153,25 +153,25 @@ def test_it_learns_from_dropout_without_a_head():
     assert "| `pairs` | dropout |" in (run.student / "README.md").read_text()
 
 
-def test_a_final_student_gets_its_lexical_half_after_training(tmp_path):
+def test_a_final_student_gets_its_half_of_words_after_training(tmp_path):
     plain = from_pairs()
-    run = Run("06_evaluation", with_setting(plain.profile, "student", lexical=8))
-    run.students.dense = plain.student  # trained above
+    run = Run("06_evaluation", with_setting(plain.profile, "student", words=8))
+    run.students.without_words = plain.student  # trained above
     texts = run.corpus.split("train")["text"][:]
     few = texts[:30]
     student = Student.load(plain.student)
     student.adapt(texts, dim=8)
-    saved, dense, adapted = student_forms("s", run.student)
+    saved, meaning, adapted = student_forms("s", run.student)
     np.testing.assert_allclose(saved.embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
     student.adapt(few, dim=8)
     np.testing.assert_allclose(adapted.on_texts(few), student.embed(few), atol=1e-4)
     without_words = ["alone", "single"]
     rows = adapted.on_texts(without_words)
-    np.testing.assert_array_equal(rows, dense.embed(without_words))
-    assert dense.fingerprint == student_model("s", plain.student).fingerprint
-    expected = [saved.fingerprint, dense.fingerprint, beside_lsa(dense, 8).fingerprint]
+    np.testing.assert_array_equal(rows, meaning.embed(without_words))
+    assert meaning.fingerprint == student_model("s", plain.student).fingerprint
+    expected = [saved.fingerprint, meaning.fingerprint, beside_lsa(meaning, 8).fingerprint]
     assert [model.fingerprint for model in forms_at(str(run.student)).models] == expected
-    fitted_on = [model.identity.fitted_on for model in (saved, dense, adapted)]
+    fitted_on = [model.identity.fitted_on for model in (saved, meaning, adapted)]
     assert fitted_on == ["corpus", "corpus", "task"]
     student.adapt(few, weight=0.9)  # a weight that was chosen is kept where words are fitted anew
     student.save(tmp_path / "elsewhere")

@@ -23,6 +23,7 @@ from docemb_lib.runs import sweep as sweeps
 from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.plan import resolve_sweep
 from docemb_lib.runs.scores import Scorer
+from docemb_lib.runs.store import locked
 
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 ENVIRONMENT = {**AS_A_USER, "CUDA_VISIBLE_DEVICES": ""}
@@ -188,11 +189,24 @@ def test_all_runs_are_checked_before_the_first_kernel_starts(
             raise InputError("its files are gone")
 
     monkeypatch.setattr(Scorer, "check", check)
-    said = r"^05_weighting \(cosine;.*λ=0.5\): its files are gone"
+    said = r"^05_weighting \(S\+PV masked, .*12 docs\): its files are gone"
     refused(said, sweeps.execute_plan, plan)
     refused("workers: got 0; give 1 or more", sweeps.execute_plan, plan, workers=0)
     refused("has its own; leave workers out", sweeps.execute_plan, plan, workers=1, scheduler="a")
     assert distributed == []
+
+
+def test_what_killed_workers_have_left_is_removed_and_what_is_executed_elsewhere_stays(
+    plan_of, distributed
+):
+    steps = plan_of(f"[{PAIR % (0.5, 0.6)}]")
+    left, elsewhere = steps[0].runs
+    for run in (left, elsewhere):
+        run.partial.mkdir(parents=True)
+    with locked(elsewhere.folder):
+        sweeps.execute_plan(steps)
+    assert not left.partial.exists()
+    assert elsewhere.partial.is_dir()
 
 
 def test_a_worker_that_is_unfit_or_whose_run_does_not_arrive_ends_the_sweep(
@@ -279,6 +293,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_keeps_what_is_done(runs):
     assert (process.returncode, stderr.splitlines()) == (130, [line])
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert records.frame("01_corpus", failed=True)["seed"].tolist() == [0]
+    assert folders_in(root) == [FIRST]
 
 
 @pytest.mark.slow

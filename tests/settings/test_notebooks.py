@@ -21,7 +21,7 @@ def test_a_notebook_takes_and_fixes_known_parameters_and_none_twice(notebook):
         ("self_supervised", ("07_simde",)),
         ("final", ("06_evaluation", "07_simde")),
         ("beside_contextual", tuple(REGISTRY)[3:]),
-        ("has_lexical_half", ("06_evaluation",)),
+        ("has_words", ("06_evaluation",)),
         ("fits_paragraph_vector", ("02_paragraph_vector",)),
     ],
 )

@@ -77,14 +77,14 @@ def test_the_nearest_documents_are_those_of_a_loop(documents, without):
         assert found == pytest.approx({row: cosines[row] for row in found}, abs=1e-6)
 
 
-def test_the_nearest_passage_stands_for_the_dense_half_of_its_document(documents):
+def test_the_nearest_passage_stands_for_the_meaning_of_its_document(documents):
     file, X, _, passages = documents
     query = np.array([0.5, -1.0, 2.0, 0.7], dtype=np.float32)
     scores = []
     for x, own in zip(X, passages, strict=True):
         best = max(1 - cosine(vector, query[:3]) for vector in own.embeddings)
-        dense = best * np.linalg.norm(x[:3]) * np.linalg.norm(query[:3])
-        scores.append((dense + x[3] * query[3]) / np.linalg.norm(x) / np.linalg.norm(query))
+        meaning = best * np.linalg.norm(x[:3]) * np.linalg.norm(query[:3])
+        scores.append((meaning + x[3] * query[3]) / np.linalg.norm(x) / np.linalg.norm(query))
         cosines = [1 - cosine(vector, query[:3]) for vector in own.embeddings]
         np.testing.assert_allclose(passage_cosines(own.embeddings, query), cosines, atol=1e-6)
     found = EmbeddingsFile(file).nearest(query, N, by_passages=True)

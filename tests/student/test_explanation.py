@@ -65,8 +65,8 @@ def test_pairs_of_passages_are_products_of_their_shares(student_of, pooling, wit
 
 def test_words_are_sums_over_pairs_of_words_half_for_each(student_of):
     student = student_of("mean", True)
-    half = student.lexical
-    rows = []  # of each document: what each of its words adds to the lexical columns
+    half = student.words
+    rows = []  # of each document: what each of its words adds to the columns of words
     for page in PAGES:
         roots = half.frequencies([page]).toarray()[0]
         known = {word: root for word, root in zip(half.vocabulary, roots, strict=True) if root}
@@ -75,7 +75,7 @@ def test_words_are_sums_over_pairs_of_words_half_for_each(student_of):
         centred = {}
         for word, root in known.items():
             share = root / roots.sum()
-            centred[word] = vectors[word] / length - share * half.lexical_mean.numpy()
+            centred[word] = vectors[word] / length - share * half.words_mean.numpy()
         norm = np.linalg.norm(sum(centred.values()))
         rows.append({word: vector / norm for word, vector in centred.items()})
     expected = dict.fromkeys([*rows[0], *rows[1]], 0.0)

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from docemb_lib.student import Student
-from docemb_lib.student.export import add_scores, student_card, with_lexical_half
+from docemb_lib.student.export import add_scores, student_card, with_words
 
 
 def in_stock_sentence_transformers(folder, **options):
@@ -217,7 +217,7 @@ def test_scores_of_another_half_leave_the_card(adapted, tmp_path):
     student = adapted("mean")
     student.save(tmp_path, card=student_card(student, "all-MiniLM-L6-v2"))
     add_scores(tmp_path, [("halves", "accuracy", 0.75, 0.0125)])
-    after = with_lexical_half((tmp_path / "README.md").read_text(), student.lexical, "40 documents")
+    after = with_words((tmp_path / "README.md").read_text(), student.words, "40 documents")
     assert ModelCard(after).data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert "0.7500" not in after
 
@@ -236,15 +236,13 @@ def adapted(make_student):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
-def test_a_folder_without_words_is_plain_and_gives_the_dense_half(
-    adapted, texts, tmp_path, pooling
-):
+def test_a_folder_without_words_is_plain_and_gives_the_meaning(adapted, texts, tmp_path, pooling):
     student = adapted(pooling)
     student.save(tmp_path, words=False)
     assert not list(tmp_path.rglob("*.py"))
     assert "trust_remote_code" not in (tmp_path / "README.md").read_text()
     in_stock = in_stock_sentence_transformers(tmp_path).encode(texts, batch_size=3)
-    expected = student.dense_half().embed(texts, bf16=False)
+    expected = student.without_words().embed(texts, bf16=False)
     np.testing.assert_allclose(in_stock, expected, rtol=0, atol=1e-5)
 
 
@@ -252,6 +250,6 @@ def test_a_folder_without_words_keeps_the_weights_of_the_first_tokens(adapted, t
     student = adapted("lead")
     student.save(tmp_path, words=False)
     loaded = Student.load(tmp_path)
-    assert (loaded.pooling, loaded.lexical) == ("lead", None)
-    expected = student.dense_half().embed(texts, bf16=False)
+    assert (loaded.pooling, loaded.words) == ("lead", None)
+    expected = student.without_words().embed(texts, bf16=False)
     np.testing.assert_array_equal(loaded.embed(texts, bf16=False), expected)

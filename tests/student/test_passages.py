@@ -18,7 +18,7 @@ def test_passages_are_as_few_as_possible_and_of_equal_size(tokens, sizes):
 
 @pytest.mark.parametrize("with_words", [False, True])
 @pytest.mark.parametrize("kind", ["mean", "lead", "modernbert"])
-def test_the_weighted_mean_of_passages_is_the_dense_half(make_kind, texts, kind, with_words):
+def test_the_weighted_mean_of_passages_is_the_half_of_meaning(make_kind, texts, kind, with_words):
     student = make_kind(kind)
     if with_words:
         student.adapt([*texts, *texts, "a b c d e f g", "a b c d e f g"], dim=4)

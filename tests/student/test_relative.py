@@ -189,9 +189,9 @@ def test_a_saved_student_runs_with_the_code_of_its_folder_without_docemb(
         loaded = Student.load(saved)
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
         np.testing.assert_array_equal(loaded.embed(texts, bf16=False), ours)
-    dense = student.dense_half().embed(texts, bf16=False)
+    meaning = student.without_words().embed(texts, bf16=False)
     converted = Student.from_encoder(folder, pooling=pooling, max_tokens=600)
-    np.testing.assert_array_equal(converted.embed(texts, bf16=False), dense)
+    np.testing.assert_array_equal(converted.embed(texts, bf16=False), meaning)
 
 
 def test_an_onnx_file_gives_the_embeddings_of_torch(random_mpnet, random_documents, tmp_path):

@@ -1,6 +1,4 @@
-"""Comparable runs with labels, groups and thesis values; Table 5.7 and Figure 4.12."""
-
-from functools import partial
+"""Paragraph Vectors beside each other; Table 5.7 and Figure 4.12."""
 
 import numpy as np
 import pandas as pd
@@ -26,8 +24,6 @@ from docemb_lib.thesis.comparison import (
 )
 
 BASELINE = "SBERT truncated"
-UNTRAINED = "student before distillation"
-ONLY_COSINE = "only-structural;cosine"
 
 
 def scores_of(label, level):
@@ -45,9 +41,9 @@ def scores_of(label, level):
 
 
 @pytest.fixture
-def a_run(make_run, small):
-    def make(notebook="05_weighting", level=None, **parameters):
-        run = make_run(notebook, small, **parameters)
+def a_run(make_run):
+    def make(level=None, **parameters):
+        run = make_run("02_paragraph_vector", **parameters)
         if level is not None:
             run.finish({}, scores=scores_of(run.label, level))
         return run
@@ -55,118 +51,37 @@ def a_run(make_run, small):
     return make
 
 
-@pytest.fixture
-def with_scores(a_run):
-    return partial(a_run, level=0.3)
-
-
-def frame_of(run):
-    return scores_of_runs(run, scores_of(run.label, 0.2))
-
-
 def table_of(run):
-    return frame_of(run).drop_duplicates("model").set_index("model")
+    return (
+        scores_of_runs(run, scores_of(run.label, 0.2)).drop_duplicates("model").set_index("model")
+    )
 
 
-def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a_run, with_scores):
-    other = with_scores(lam=0.8)
-    run = a_run(lam=0.5)
-    with_scores(lam=0.5, level=0.9)  # an earlier execution of the same run, which takes no part
-    frame = frame_of(run)
+def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a_run):
+    other = a_run(0.3, dm=False)
+    run = a_run()
+    a_run(0.9)  # an earlier execution of the same run, which takes no part
+    frame = scores_of_runs(run, scores_of(run.label, 0.2))
     means = {BASELINE: 0.525, run.label: 0.225, other.label: 0.325}
     assert mean_over_tasks(frame).to_dict() == pytest.approx(means)
     assert frame.groupby("model").size().to_dict() == {BASELINE: 3, run.label: 4, other.label: 4}
     assert table_of(run)["own"].to_dict() == {run.label: True, other.label: True, BASELINE: False}
-    assert frame["group"].cat.categories.tolist() == ["0.5", "0.8", "baseline"]
+    assert frame["group"].cat.categories.tolist() == ["DBOW", "DM", "baseline"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        [{"documents": 30}],
-        [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
-    ],
-)
-def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
-    others = [with_scores(**change) for change in changes]
-    run = a_run(lam=0.5)
-    assert len({other.label for other in others}) == 1
-    named = [f" ({name} {value})" for (name, value), *_ in (change.items() for change in changes)]
-    if others[0].label != run.label:  # the newest of a label keeps it
-        named[-1] = ""
-    assert len(set(named)) == len(changes)
-    assert set(table_of(run).index) == {
-        BASELINE,
-        run.label,
-        *(others[0].label + text for text in named),
-    }
+def test_runs_of_another_seed_are_told_apart_and_a_compound_is_a_group(a_run):
+    compound = "DM;8;lowercase;2+DBOW;8;None;2"
+    other = a_run(0.3, compound=compound, seed=1)
+    run = a_run(compound=compound)
+    assert [*table_of(run).index] == [run.label, f"{other.label} (seed 1)", BASELINE]
+    assert set(table_of(run)["group"]) == {"DM+DBOW", "baseline"}
 
 
-def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_run, with_scores):
-    for parameters in (
-        {"structural_loss": "cosine"},
-        {"structural_loss": "mse"},
-        {"documents": 30},
-    ):
-        with_scores("03_structural", **parameters)
-    run = a_run()
-    frame = table_of(run)
-    assert set(frame.index) == {BASELINE, run.label, ONLY_COSINE}
-    assert frame.loc[ONLY_COSINE, ["group", "own"]].tolist() == ["1.0", True]
-    frame = table_of(a_run("04_projections", structural_loss=None))
-    assert frame.loc[ONLY_COSINE, "group"] == "none"  # as in Figure 4.7
-    assert ONLY_COSINE not in table_of(a_run("03_structural", structural_loss="mse")).index
-    run = a_run(contextual_teacher=None, max_structural_len=None)
-    assert run.label == ONLY_COSINE  # run in this notebook too, and shown once
-    assert (frame_of(run)["model"] == run.label).sum() == 4
-
-
-@pytest.mark.parametrize(
-    ("notebook", "parameters", "groups"),
-    [
-        ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
-        ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
-        (
-            "03_structural",
-            [
-                {"structural_loss": "mse"},
-                {"structural_loss": "max-margin", "gamma": 0.5},
-                {"structural_loss": "max-margin", "distance": "cosine"},
-                {"structural_loss": "contrastive", "temperature": 0.1},
-            ],
-            ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"],
-        ),
-        (
-            "04_projections",
-            [
-                {"contextual_teacher": None},
-                {"contextual_teacher": "PV"},
-                {"contextual_teacher": "DM"},
-            ],
-            ["none", "8", "16"],
-        ),
-        (
-            "05_weighting",
-            [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}],
-            ["none", "0.2", "1.0"],
-        ),
-    ],
-)
-def test_runs_are_grouped_by_what_the_thesis_colours(
-    a_run, with_scores, notebook, parameters, groups
-):
-    for others in parameters[1:]:
-        with_scores(notebook, **others)
-    assert frame_of(a_run(notebook, **parameters[0]))["group"].cat.categories.tolist() == [
-        *groups,
-        "baseline",
-    ]
-
-
-def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
-    other = with_scores("03_structural", structural_loss="max-margin", gamma=0.7)
-    run = a_run("03_structural", structural_loss="mse")
-    assert table_of(run)["thesis"].dropna().to_dict() == {run.label: 0.7973, BASELINE: 0.9093}
+def test_the_thesis_values_stand_beside_runs(a_run):
+    run = a_run(vector_size=100, min_count=2, preprocess="lowercase")
+    other = a_run(0.3, vector_size=9)
+    values = published("paragraph_vectors").set_index("label")["value"]
+    assert table_of(run)["thesis"].dropna().to_dict() == {run.label: values["DM;100;lowercase;2"]}
     assert other.label in table_of(run).index
 
 

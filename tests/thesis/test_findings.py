@@ -20,16 +20,17 @@ UNTRAINED = "start"
 SBERT_TRUNCATED = "SBERT-64"
 # Right answers of 100 on package and on halves. Models are right on the first examples, so that a
 # difference of 20 has a p-value of 2 / 2^20 by McNemar's exact test, one of 2 has .5.
+PROJECTED = "S:16(ReLU)x16, C:16, 24 docs"
 RIGHT = {
     UNTRAINED: (60, 70),
     SBERT_TRUNCATED: (60, 50),
-    "cosine": (60, 70),
-    "cosine;None;λ=0.5": (80, 50),
-    "cosine;None;λ=0.2": (78, 52),
-    "max-margin;MSE;γ=1.0": (40, 30),
-    "MSE": (80, 50),
-    "only-contextual;PV;S:16(ReLU)x16;C:16": (60, 30),
-    "only-contextual;PV;S:16;C:16": (80, 50),
+    "S (cosine), 24 docs": (60, 70),
+    f"S+PV, λ .5, {PROJECTED}": (80, 50),
+    f"S+PV, λ .2, {PROJECTED}": (78, 52),
+    f"S+PV, plain sum, {PROJECTED}": (79, 51),
+    "S (max-margin), mse, γ 1, 24 docs": (40, 30),
+    f"PV alone, {PROJECTED}": (60, 30),
+    "PV alone, S:16, C:16, 24 docs": (80, 50),
     "TF-IDF": (90, 90),
     "DM": (70, 30),
 }
@@ -111,8 +112,8 @@ def test_recorded_models_have_short_names_and_are_compared_by_paired_tests(last_
 def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run, monkeypatch):
     alone = {"notebook": "04_projections", "structural_loss": None, "contextual_teacher": "PV"}
     for width in ("16(ReLU)x16", "16"):
-        monkeypatch.setitem(RIGHT, f"only-contextual;PV;S:{width};C:16", (50, 40))
-    monkeypatch.setitem(RIGHT, "cosine;64;λ=0.5", (70, 60))
+        monkeypatch.setitem(RIGHT, f"PV alone, S:{width}, C:16, 24 docs", (50, 40))
+    monkeypatch.setitem(RIGHT, f"S+PV masked, 64 tokens, λ .5, {PROJECTED}", (70, 60))
     masked = {**HALF, "max_structural_len": 64}
     linear = {**alone, "student_projection": "16"}
     others = [alone, linear, {**COSINE, "documents": 30}, MARGIN, COSINE, masked, FIFTH]
@@ -127,17 +128,18 @@ def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run
         "S (cosine)": (1, None),
     }
     assert next(iter(students)) == "S+PV"
-    assert students["S+PV, λ .2"].model.fingerprint == "cosine;None;λ=0.2"
-    assert students["PV alone"].model.fingerprint.endswith("S:16(ReLU)x16;C:16")
+    assert students["S+PV, λ .2"].model.fingerprint == f"S+PV, λ .2, {PROJECTED}"
+    assert students["PV alone"].model.fingerprint.endswith(PROJECTED)
 
 
 def test_students_of_one_name_differ_by_their_projection_or_the_label_of_their_run(last_run):
     linear = {**PV_ALONE, "student_projection": "16"}
-    scores = views.recorded(last_run(linear, PV_ALONE, FIFTH, HALF))
+    scores = views.recorded(last_run(linear, PV_ALONE, {**HALF, "lam": None}, HALF))
     students = {name: by_task["package"].mean for name, by_task in scores.items()}
     assert students == pytest.approx(
         students
-        | {"S+PV": 0.8, "cosine, no mask, λ .2": 0.78, "PV alone": 0.6, "PV alone, S:16": 0.8}
+        | {"S+PV": 0.8, f"S+PV, plain sum, {PROJECTED}": 0.79, "PV alone": 0.6}
+        | {"PV alone, S:16": 0.8}
     )
     assert len(students) == 4 + 2  # the start and SBERT
 
@@ -180,14 +182,14 @@ ALONE = {"notebook": "05_weighting", "structural_loss": "cosine", "contextual_te
 
 @pytest.fixture
 def over_seeds_of(make_run, monkeypatch):
-    """What 05 shows over seeds, where answers depend on the run's label, its seed and the task."""
+    """What 05 shows over seeds, where answers depend on the run's name, its seed and the task."""
 
     def by_round(_, models):
         scores = {}
         for model in models:
             label, _, seed = model.fingerprint.rpartition(" ")
             rng = np.random.default_rng([len(label), int(seed)])
-            shift = 0.3 if "λ" in label else 0.0
+            shift = 0.3 if "PV" in label else 0.0
             by_task = {}
             for task in ("package", "halves"):
                 answers = rng.random((1, 50)).astype(np.float32) + np.float32(shift)
@@ -201,8 +203,8 @@ def over_seeds_of(make_run, monkeypatch):
     def shown(*runs):
         for parameters in runs:
             run = make_run(**parameters)
-            labels[run.roles == {"structural"}] = run.label
-            named = f"{run.label} {run.parameters['seed']}"
+            labels[run.roles == {"structural"}] = run.name
+            named = f"{run.name} {run.parameters['seed']}"
             run._forms = student(run.label, named)
             run.references = []
             run.finish({}, scores=run.scores(), tables=run.evaluation.tables)

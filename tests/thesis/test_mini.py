@@ -10,7 +10,7 @@ import pytest
 from docemb_lib import thesis
 from docemb_lib.runs.plan import resolve_plan
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.values import FIGURES, cells_of, final_name
+from docemb_lib.thesis.values import FIGURES, ThesisValues, cells_of, final_name
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 CLASSIFIED = {"aan", "arxiv", "imdb", "oc", "pan", "s2orc"}
@@ -159,9 +159,8 @@ def test_a_tenth_ends_with_the_thesis_beside_it(root, data, infer_in_process):
         final = run.evaluate()
         run.finish(run.metrics(final.scores), scores=final.scores, tables=final.tables)
         if name != "final":
-            rows = thesis.scores_of_runs(run, final.scores)
-            assert rows.loc[rows["model"] == run.label, "thesis"].notna().all()
-            assert set(rows["task"]) == CLASSIFIED
+            assert ThesisValues(run.notebook, run.profile).of_run(run) is not None
+            assert set(final.scores["task"]) == CLASSIFIED
     finals = thesis.recorded_finals(run)
     accuracy, ranking = (thesis.table_5_7(finals.scores, metric) for metric in ("accuracy", "map"))
     assert list(accuracy.index.unique("round")) == ["1k", "10k", "all"]

@@ -33,7 +33,7 @@ def test_the_first_table_lists_what_varies_or_differs_and_folds_the_rest():
     assert table.listed["in the thesis"]["training"].startswith("learning_rate 0.0001")
     assert "warmup" not in table.listed["value"]["training"]  # as in the paper
     page = table._repr_html_()
-    assert page.startswith("<details><summary>MSE: ")
+    assert page.startswith("<details><summary>S (mse), 2000 docs: ")
     folded = page[page.rindex("<details>") :]
     assert "training.warmup" in folded
     assert "training.warmup" not in page.replace(folded, "") + repr(table)
@@ -42,7 +42,7 @@ def test_the_first_table_lists_what_varies_or_differs_and_folds_the_rest():
 @pytest.mark.parametrize(
     ("notebook", "row", "expected"),
     [
-        ("05_weighting", "this run", ["cosine;256;λ=0.5", "cosine-masked"]),
+        ("05_weighting", "this run", ["S+PV masked, 256 tokens, λ .5,", "cosine-masked"]),
         ("06_evaluation", "training.learning_rate", ["0.0003", "3e-05"]),
         ("06_evaluation", "corpus.documents", ["", "1030000"]),
         ("07_simde", "student.dropout", ["0.1", ""]),

@@ -185,7 +185,7 @@ def test_final_students_have_the_names_of_table_5_7(profile, request):
     ("section", "changed"),
     [
         ("student", {"pooling": "lead"}),
-        ("student", {"lexical": 8}),
+        ("student", {"words": 8}),
         ("structural_teacher", {"long": "chunks"}),
     ],
 )

@@ -112,11 +112,11 @@ def test_students_are_that_of_the_run_and_recorded_ones_by_label_with_short_name
     finished("03_structural", deleted, structural_loss="contrastive")
     students = views.students_of_runs(run)
     assert {label: student.label for label, student in students.items()} == {
-        "max-margin;MSE;γ=1.0": "S (max-margin)",
-        "MSE": "S (mse)",
-        "cosine": "S (cosine)",
-        "max-margin;MSE;γ=0.7": "max-margin, MSE, γ .7",
-        "max-margin;MSE;γ=1.5": "max-margin, MSE, γ 1.5",
+        "S (max-margin), mse, γ 1, 24 docs": "S (max-margin)",
+        "S (mse), 24 docs": "S (mse)",
+        "S (cosine), 24 docs": "S (cosine)",
+        "S (max-margin), mse, γ .7, 24 docs": "S (max-margin), mse, γ .7, 24 docs",
+        "S (max-margin), mse, γ 1.5, 24 docs": "S (max-margin), mse, γ 1.5, 24 docs",
     }
     assert [*students] == [run.label, *sorted({*students} - {run.label})]
     assert len({student.fingerprint for student in students.values()}) == len(students)

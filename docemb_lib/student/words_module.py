@@ -1,9 +1,9 @@
-"""What a docemb student adds to sentence-transformers: a weighted mean, and a lexical half.
+"""What a docemb student adds to sentence-transformers: a weighted mean, and a half of words.
 
 docemb copies this file into the folder of a student, so it imports nothing of docemb.
 sentence-transformers (release 6 or later) loads it with `trust_remote_code=True`.
 
-N: documents; D: width of the dense half; L: width of the lexical half.
+N: documents; D: width of the half of meaning; L: width of the half of words.
 """
 
 import json
@@ -44,7 +44,7 @@ Features = dict[str, Any]  # what the modules of sentence-transformers hand on
 
 
 class TextTransformer(Transformer):
-    """A Transformer that hands the whole texts to `LexicalHalf`; its tokens stop at its limit."""
+    """A Transformer that hands the whole texts to `WordsHalf`; its tokens stop at its limit."""
 
     def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> Features:
         return {**super().preprocess(inputs, *args, **kwargs), "texts": list(inputs)}
@@ -73,25 +73,25 @@ def _replace(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-class LexicalHalf(nn.Module):
-    """Dense and lexical embeddings side by side, see `join`.
+class WordsHalf(nn.Module):
+    """Embeddings by meaning and by words side by side, see `join`.
 
-    The lexical half of a document is the sum over its distinct words of sqrt(count) * vector, of
-    unit length. Both halves are then centred and scaled to unit length; `dense_map` is applied to
-    the dense half between the two.
+    The half of words of a document is the sum over its distinct words of sqrt(count) * vector, of
+    unit length. Both halves are then centred and scaled to unit length; `meaning_map` is applied to
+    the half of meaning between the two.
 
     Args:
         vocabulary: V words.
-        tensors: `vectors` (V, L) of the words, `lexical_mean` (L,), `dense_mean` (D,), `dense_map`
-            (D, D), and `weight`, w.
+        tensors: `vectors` (V, L) of the words, `words_mean` (L,), `meaning_mean` (D,),
+            `meaning_map` (D, D), and `weight`, w.
         leads: pairs of numbers; a word among so many first words of a document counts so many times
             more.
         weight_given: whether w was given by hand and does not follow from the documents.
     """
 
-    lexical_mean: Tensor
-    dense_mean: Tensor
-    dense_map: Tensor
+    words_mean: Tensor
+    meaning_mean: Tensor
+    meaning_map: Tensor
     weight: Tensor
 
     def __init__(
@@ -107,13 +107,13 @@ class LexicalHalf(nn.Module):
         self.weight_given = weight_given
         self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32, **COUNTED)
-        for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
+        for name in ("words_mean", "meaning_mean", "meaning_map", "weight"):
             self.register_buffer(name, tensors[name].float())
 
     @property
     def dim(self) -> int:
         """D + L."""
-        return self.dense_map.shape[1] + self.vectors.shape[1]
+        return self.meaning_map.shape[1] + self.vectors.shape[1]
 
     def frequencies(self, texts: Sequence[str]) -> csr_matrix:
         """Compute the square roots of counts of words, a sparse matrix (N, V)."""
@@ -124,38 +124,38 @@ class LexicalHalf(nn.Module):
             counts = counts + more * self.counter.transform(beginnings)
         return counts.sqrt()
 
-    def lexical(self, texts: Sequence[str]) -> Tensor:
-        """Compute the lexical half of texts, (N, L) on the CPU, with rows of unit length.
+    def words(self, texts: Sequence[str]) -> Tensor:
+        """Compute the half of words of texts, (N, L) on the CPU, with rows of unit length.
 
         The row of a text without a known word is zero.
         """
         sums = torch.from_numpy(self.frequencies(texts) @ self.vectors)  # (N, L)
         return self.centred(nn.functional.normalize(sums))
 
-    def centred(self, lexical: Tensor) -> Tensor:
-        """Centre rows and scale them to unit length; zero rows stay zero. lexical: (N, L), CPU."""
-        centred = nn.functional.normalize(lexical - self.lexical_mean.float().cpu())
-        return centred * lexical.any(dim=1, keepdim=True)
+    def centred(self, words: Tensor) -> Tensor:
+        """Centre rows and scale them to unit length; zero rows stay zero. words: (N, L), CPU."""
+        centred = nn.functional.normalize(words - self.words_mean.float().cpu())
+        return centred * words.any(dim=1, keepdim=True)
 
-    def dense(self, embeddings: Tensor) -> Tensor:
-        """Compute the dense half, rows of unit length, from the encoder's rows, both (N, D)."""
-        centred = embeddings.float() - self.dense_mean.float()
-        return nn.functional.normalize(centred @ self.dense_map.float())
+    def meaning(self, embeddings: Tensor) -> Tensor:
+        """Compute the half of meaning, of unit length, from the encoder's rows, both (N, D)."""
+        centred = embeddings.float() - self.meaning_mean.float()
+        return nn.functional.normalize(centred @ self.meaning_map.float())
 
-    def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
-        """Return `[sqrt(1 - w) * dense; sqrt(w) * lexical]`, (N, D + L).
+    def join(self, embeddings: Tensor, words: Tensor) -> Tensor:
+        """Return `[sqrt(1 - w) * meaning; sqrt(w) * words]`, (N, D + L).
 
-        embeddings: the encoder's, (N, D); lexical: (N, L). Both halves have rows of unit length, so
+        embeddings: the encoder's, (N, D); words: (N, L). Both halves have rows of unit length, so
         cosines of the result are the sum of those of the halves, weighted by 1 - w and w.
         """
-        dense = self.dense(embeddings)
+        meaning = self.meaning(embeddings)
         weight = self.weight.float()
-        halves = [(1 - weight).sqrt() * dense, weight.sqrt() * lexical.to(dense.device)]
+        halves = [(1 - weight).sqrt() * meaning, weight.sqrt() * words.to(meaning.device)]
         return torch.cat(halves, dim=1)
 
     def forward(self, features: Features) -> Features:
         embeddings = features["sentence_embedding"]
-        features["sentence_embedding"] = self.join(embeddings, self.lexical(features["texts"]))
+        features["sentence_embedding"] = self.join(embeddings, self.words(features["texts"]))
         return features
 
     def get_embedding_dimension(self) -> int:
@@ -176,7 +176,7 @@ class LexicalHalf(nn.Module):
         _replace(path / WEIGHTS, save(tensors))
 
     @classmethod
-    def load(cls, folder: str) -> "LexicalHalf":
+    def load(cls, folder: str) -> "WordsHalf":
         """Load a saved half."""
         path = Path(folder)
         words = json.loads((path / WORDS).read_text(encoding="utf-8"))

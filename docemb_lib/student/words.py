@@ -1,6 +1,6 @@
-"""The lexical half of a student, fitted in closed form on a collection, and its files.
+"""The half of words of a student, fitted in closed form on a collection, and its files.
 
-N: documents; D: width of the dense half; L: width of the lexical half.
+N: documents; D: width of the half of meaning; L: width of the half of words.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from docemb_lib.base.pretrained import one_line
 from docemb_lib.student.loading import find_file, read_modules
 
 if TYPE_CHECKING:
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.student.words_module import WordsHalf
 
-FOLDER = "3_Lexical"
-CODE = "lexical_module.py"
+FOLDER = "3_Words"
+CODE = "words_module.py"
 # This share of the mean variance is added to each, so that directions that a few documents leave
 # empty are not blown up.
 SHRINKAGE = 0.01
@@ -32,21 +32,21 @@ MOST_DIM = 512
 SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
-def fit_lexical_half(
+def fit_words(
     embed: Callable[[list[str]], np.ndarray],
     texts: Sequence[str],
     *,
     dim: int | None = None,
     weight: float | None = None,
     count: int | None = None,
-) -> LexicalHalf:
-    """Fit a lexical half on the texts of a collection, and the dense half's mean and map.
+) -> WordsHalf:
+    """Fit a half of words on the texts of a collection, and mean and map of that of meaning.
 
     Args:
         embed: gives the encoder's embeddings, (N, D); called once the words are fitted, since it
             takes long.
         texts: of the collection.
-        dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM
+        dim: width of the half of words. None: as many directions as the texts fill, from LEAST_DIM
             to MOST_DIM.
         weight: w between 0 and 1; None: chosen without labels, see `balance`.
         count: the number of documents to embed, drawn by the hashes of their texts. None: all.
@@ -55,7 +55,7 @@ def fit_lexical_half(
     range.
     """
     # Imported here: a student also runs where gensim is not installed.
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.student.words_module import WordsHalf
     from docemb_lib.teachers import LSA
     from docemb_lib.teachers.lsa import LEADS, directions
 
@@ -68,22 +68,22 @@ def fit_lexical_half(
     lsa = LSA(dim).fit(texts)
     # By their hashes, so that the order of the collection decides nothing.
     sample = sorted(texts, key=hash_of)[:count]
-    lexical = torch.from_numpy(lsa.embed(sample))  # (N, L)
-    if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
-        problem = f"all {len(texts)} documents have the same lexical embedding"
+    words = torch.from_numpy(lsa.embed(sample))  # (N, L)
+    if (words - words.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
+        problem = f"all {len(texts)} documents have the same words"
         raise InputError(f"{problem}; use more documents, or some with other words")
 
     X = torch.from_numpy(np.asarray(embed(sample), dtype=np.float32))  # (N, D)
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),
-        "lexical_mean": lexical.mean(dim=0),
-        "dense_mean": X.mean(dim=0),
-        "dense_map": partial_whitening(X),
+        "words_mean": words.mean(dim=0),
+        "meaning_mean": X.mean(dim=0),
+        "meaning_map": partial_whitening(X),
         "weight": torch.tensor(0.5 if weight is None else weight),
     }
-    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, weight_given=weight is not None)
+    half = WordsHalf(lsa.vocabulary, fitted, LEADS, weight_given=weight is not None)
     if weight is None:
-        half.weight.fill_(round(balance(half.dense(X), half.centred(lexical)), 4))  # as printed
+        half.weight.fill_(round(balance(half.meaning(X), half.centred(words)), 4))  # as printed
     return half
 
 
@@ -136,23 +136,23 @@ def _spread(X: Tensor) -> float:
     return float(cosines.std()) if cosines.numel() > 1 else 0.0
 
 
-def saved_lexical_half(path_or_id: str, dim: int | None = None) -> LexicalHalf | None:
-    """Load the lexical half of a saved student; None where it has none.
+def saved_words(path_or_id: str, dim: int | None = None) -> WordsHalf | None:
+    """Load the half of words of a saved student; None where it has none.
 
     docemb runs its own code, not that in the folder. Raises InputError for files that are missing
     or do not belong together. dim: D of the encoder.
     """
-    folder = dict(read_modules(path_or_id)).get("LexicalHalf")
+    folder = dict(read_modules(path_or_id)).get("WordsHalf")
     if folder is None:
         return None
-    from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
+    from docemb_lib.student.words_module import CONFIG, WEIGHTS, WORDS, WordsHalf
 
     with one_line(path_or_id, f"{folder} cannot be used"):
         names = (WORDS, CONFIG, WEIGHTS)
         files = [str(find_file(path_or_id, name, subfolder=folder)) for name in names]
-        half = LexicalHalf.load(str(Path(files[0]).parent))
+        half = WordsHalf.load(str(Path(files[0]).parent))
         # A document without words, which fails where the shapes differ.
-        X = half.join(torch.zeros(1, dim or len(half.dense_mean)), half.lexical([""]))
+        X = half.join(torch.zeros(1, dim or len(half.meaning_mean)), half.words([""]))
         if not X.isfinite().all():
             raise ValueError("a value is not finite")
     return half

@@ -1,4 +1,4 @@
-"""The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and
+"""The half of words: two halves whose cosines add, the same in stock sentence-transformers, and
 refused with a reason.
 """
 
@@ -19,9 +19,9 @@ from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
 from docemb_lib.evaluation.retrieval import bm25, tfidf
-from docemb_lib.student import Student, lexical_module
+from docemb_lib.student import Student, words_module
 from docemb_lib.student.export import encoder_pooling
-from docemb_lib.student.lexical import balance, fit_lexical_half, partially_whitened
+from docemb_lib.student.words import balance, fit_words, partially_whitened
 from docemb_lib.teachers import LSA
 from docemb_lib.teachers.words import words_of
 
@@ -57,13 +57,13 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     centred = X - X.mean(axis=0)
     variances, directions = np.linalg.eigh(np.cov(centred.T, bias=True))
     scale = (variances + 0.01 * variances.mean()) ** -0.25
-    dense = normalize(centred @ directions * scale @ directions.T)[:5]
-    lexical = LSA(6).fit(texts).embed(texts)
-    lexical = normalize(lexical - lexical.mean(axis=0))[:5]
+    meaning = normalize(centred @ directions * scale @ directions.T)[:5]
+    words = LSA(6).fit(texts).embed(texts)
+    words = normalize(words - words.mean(axis=0))[:5]
     np.testing.assert_allclose(
-        found @ found.T, 0.7 * dense @ dense.T + 0.3 * lexical @ lexical.T, atol=1e-4
+        found @ found.T, 0.7 * meaning @ meaning.T + 0.3 * words @ words.T, atol=1e-4
     )
-    np.testing.assert_allclose(found, np.hstack([0.7**0.5 * dense, 0.3**0.5 * lexical]), atol=1e-4)
+    np.testing.assert_allclose(found, np.hstack([0.7**0.5 * meaning, 0.3**0.5 * words]), atol=1e-4)
 
 
 def test_a_folder_says_whether_the_weight_was_given(make_student, tmp_path):
@@ -72,11 +72,11 @@ def test_a_folder_says_whether_the_weight_was_given(make_student, tmp_path):
         student.adapt(collection(), dim=6, weight=weight)
         student.save(tmp_path)
         loaded = Student.load(tmp_path)
-        assert loaded.lexical.weight_given == (weight is not None)
+        assert loaded.words.weight_given == (weight is not None)
         assert ("chosen by hand." in (tmp_path / "README.md").read_text()) == (weight is not None)
 
 
-def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
+def test_the_half_of_words_reads_on_where_the_tokens_end(make_student):
     student = make_student(windows=[8], max_tokens=16)
     texts = collection()
     student.adapt(texts, dim=6)
@@ -104,7 +104,7 @@ def test_the_weight_lets_halves_vary_alike():
     )  # cosines that are all equal have no weight
 
 
-def test_some_documents_may_give_the_dense_statistics_whatever_the_order_of_a_collection():
+def test_some_documents_may_give_the_statistics_of_meaning_whatever_the_order_of_a_collection():
     texts = collection()
     rows = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
     of_text = dict(zip(texts, rows, strict=True))
@@ -112,11 +112,11 @@ def test_some_documents_may_give_the_dense_statistics_whatever_the_order_of_a_co
     def embed(sample):
         return np.stack([of_text[text] for text in sample])
 
-    half = fit_lexical_half(embed, texts, dim=4, count=4)
+    half = fit_words(embed, texts, dim=4, count=4)
     assert half.vocabulary == LSA(4).fit(texts).vocabulary
     drawn = sorted(texts, key=lambda text: hashlib.sha256(text.encode()).hexdigest())[:4]
-    np.testing.assert_allclose(half.dense_mean, embed(drawn).mean(axis=0), atol=1e-6)
-    other = fit_lexical_half(embed, texts[::-1], dim=4, count=4)
+    np.testing.assert_allclose(half.meaning_mean, embed(drawn).mean(axis=0), atol=1e-6)
+    other = fit_words(embed, texts[::-1], dim=4, count=4)
     for name, tensor in half.state_dict().items():
         torch.testing.assert_close(other.state_dict()[name], tensor, rtol=0, atol=0)
     np.testing.assert_array_equal(other.vectors, half.vectors)
@@ -142,7 +142,7 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(
         SentenceTransformer(str(tmp_path), device="cpu")
     card = (tmp_path / "README.md").read_text()
     assert 'SentenceTransformer("this/folder", trust_remote_code=True).encode' in card
-    assert "a lexical half of 6 dimensions" in card
+    assert "a half of words of 6 dimensions" in card
 
 
 def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
@@ -172,7 +172,7 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
         (collection(), {"dim": 0}, "dim: got 0; give a whole number from 1 on"),
         (collection(), {"dim": 4, "weight": 1.5}, "weight: got 1.5; give a number from 0 to 1"),
         ([], {"dim": 4}, "0 documents are too few"),
-        (["the same six words in all"] * 20, {"dim": 4}, "all 20 documents have the same lexical"),
+        (["the same six words in all"] * 20, {"dim": 4}, "all 20 documents have the same words"),
     ],
 )
 def test_collections_that_cannot_be_fitted_are_refused_and_change_no_student(
@@ -195,7 +195,7 @@ def test_the_number_of_threads_changes_no_fitted_number(tmp_path):
     for number in (1, 2, 3):
         torch.set_num_threads(number)
         with threadpool_limits(number):
-            half = fit_lexical_half(lambda _: X, collection(), dim=6)
+            half = fit_words(lambda _: X, collection(), dim=6)
         half.save(str(tmp_path))
         written.append((tmp_path / "model.safetensors").read_bytes())
     torch.set_num_threads(threads)
@@ -206,7 +206,7 @@ def test_the_number_of_threads_changes_no_fitted_number(tmp_path):
 def test_the_code_of_a_folder_cuts_words_as_the_library_does(start):
     codes = (chr(code) for code in range(start, start + 0x11000) if not 0xD800 <= code < 0xE000)
     text = "".join(f"a{character}b{character}{character} " for character in codes)
-    cut = lexical_module.WORD.findall(lexical_module.spaced(text).casefold())
+    cut = words_module.WORD.findall(words_module.spaced(text).casefold())
     assert cut == words_of(text)
 
 
@@ -232,15 +232,15 @@ def test_marks_belong_to_their_letters(form):
 )
 def test_a_word_is_the_same_in_other_code_points(written, plain, adapted):
     assert words_of(written) == words_of(plain)
-    counts = adapted.lexical.frequencies([f"{text} worda wordb" for text in (written, plain)])
+    counts = adapted.words.frequencies([f"{text} worda wordb" for text in (written, plain)])
     np.testing.assert_array_equal(*counts.toarray())
 
 
 def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
     rng = np.random.default_rng(0)
     characters = np.array(list("图书馆公园散步東京タワーの々"))
-    texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
-    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
+    texts = ["".join(rng.choice(characters, size=20)) + "word的lexicon" for _ in range(30)]
+    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexicon"]) for text in texts]
     assert list(map(words_of, texts)) == list(map(words_of, pairs))
     np.testing.assert_array_equal(tfidf(texts).toarray(), tfidf(pairs).toarray())
     np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
@@ -264,12 +264,12 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     done = succeed("adapt", "student", "texts", "-o", "refit", "--dim", 5)
     assert "refit: fitted on 40 documents, 21 dimensions" in done.stdout
     card = Path("refit/README.md").read_text()
-    assert ("# Mine" in card, "## Scores" in card, card.count("## Lexical half")) == (
+    assert ("# Mine" in card, "## Scores" in card, card.count("## Words")) == (
         True,
         False,
         1,
     )
-    assert "a lexical half of 5 dimensions" in card
+    assert "a half of words of 5 dimensions" in card
     assert "fitted on 40 documents of texts" in card
     succeed("adapt", "refit", "texts", "-o", "again")
     assert Student.load("again").width == 21  # as wide as it was
@@ -286,11 +286,11 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
     made = Student.load("made")
     start = Student.from_encoder("encoder", pooling="lead", attention_window=256)
     assert (made.max_tokens, made.pooling) == (4096, "lead")
-    assert made.lexical is not None
+    assert made.words is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
     X = torch.tensor(start.embed(collection(), bf16=False))
-    half = fit_lexical_half(lambda _: X, collection(), dim=16, weight=0.25)
-    expected = half.join(X, half.lexical(collection())).numpy()
+    half = fit_words(lambda _: X, collection(), dim=16, weight=0.25)
+    expected = half.join(X, half.words(collection())).numpy()
     # Vectors are saved in half precision, and the command may fit mean and map in bf16.
     cosines = (made.embed(collection(), bf16=False) * expected).sum(axis=1)
     assert cosines.min() > 0.9999
