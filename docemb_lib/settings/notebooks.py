@@ -94,7 +94,7 @@ SIMDE = Notebook(
 CHAPTER_4 = (PARAGRAPH_VECTOR, STRUCTURAL, PROJECTIONS, WEIGHTING)
 _ALL = (CORPUS, *CHAPTER_4, EVALUATION, SIMDE)
 # Notebooks with parameters of their own, which make no run of a profile and leave no record.
-FREE = ("00_one_page", "08_adapt", "09_own_documents", "10_chapter_5")
+FREE = ("00_one_page", "08_adapt", "09_own_documents", "10_chapter_5", "11_tricks")
 REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL}
 
 

@@ -1,5 +1,7 @@
 """What the tests of the cells of a notebook share."""
 
+import __future__
+
 import ast
 import os
 import shutil
@@ -30,7 +32,9 @@ def defined(request):
             if of_torch or isinstance(part, ast.FunctionDef):
                 functions.append(part)
     names = {"torch": torch, "F": F, "np": np}
-    exec(compile(ast.Module(functions, type_ignores=[]), str(path), "exec"), names)
+    # Annotations may name what the cells import: they are not evaluated.
+    lazily = __future__.annotations.compiler_flag
+    exec(compile(ast.Module(functions, type_ignores=[]), str(path), "exec", lazily), names)
     return SimpleNamespace(**names)
 
 
