@@ -114,5 +114,5 @@ def test_a_document_that_the_encoder_reads_at_once_has_one_vector_and_all_tricks
     printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
     assert printed.count(": against ") == 16
     assert printed.count("Inside adapt ") == 14
-    assert "On all 1 collections, each step of adapt stands" in printed
+    assert "Better inside adapt on all 1 collections: " in printed
     assert not [output for output in outputs if output.get("name") == "stderr"]
