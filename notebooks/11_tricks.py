@@ -690,7 +690,7 @@ plt.show()
 
 # %% [markdown]
 # Blue is shown to be better, orange to be worse, a hollow point is not shown to differ. What lies beyond .12 is at the
-# edge.
+# edge, and what `reread` left out is missing.
 
 # %% tags=["found"]
 for place, title in (("alone", "Alone"), ("inside", "Inside adapt")):
