@@ -289,7 +289,7 @@ print(*(f"{name} {X.shape}" for name, X in of_first.items()), sep=", ")
 # whitening blows up.
 
 # %%
-from docemb_lib.student.lexical import partial_whitening
+from docemb_lib.student.words import partial_whitening
 
 
 def centred(X: np.ndarray) -> np.ndarray:
@@ -523,7 +523,7 @@ print(f"LSA of 512 numbers {by_lsa:.2f}, the sketch of 2,048 numbers {by_sketch:
 # that of half whitening; what changes similarities changes those of the whole.
 
 # %%
-from docemb_lib.student.lexical import balance
+from docemb_lib.student.words import balance
 
 POOLINGS = ("first 256 tokens", "mean of chunks", "beginning weighs more", "rare tokens weigh more")
 POOLINGS += ("temperature below 1", "positions stretched")
