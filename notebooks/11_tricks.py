@@ -67,7 +67,7 @@ def read(place: str | Sequence[str]) -> dict[str, Document]:
         return {page.id: page for page in installed_docs(place.split(", "))}
     texts, links = map(Path, place)
     found = {each.id: each for each in local_documents(texts)}
-    for id, linked in read_links(links, found).items():
+    for id, linked in read_links(links, found.keys()).items():
         found[id] = found[id]._replace(see_also=tuple(linked))
     return found
 
