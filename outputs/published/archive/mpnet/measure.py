@@ -15,7 +15,8 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -104,18 +105,21 @@ def scores_of(name: str, encoder: str, task: Task, into: Path) -> dict[str, Scor
 
 def main(mpnet: str, data: Path, manuals: Path, into: Path, names: list[str]) -> None:
     into.mkdir(parents=True, exist_ok=True)
-    corpus = "corpus.jsonl.gz"
-    tasks: list[Task] = [
-        posts(data / "newsgroups20.jsonl.gz"),
-        linked("linux", manuals / "linux.jsonl.gz", manuals / "linux.tsv", PAGES),
-        *(
-            linked(name, data / folder / corpus, data / folder / "relevance.tsv", ARTICLES)
-            for name, folder in (("seealso", "wiki_seealso"), ("peps", "peps"))
-        ),
-    ]
+
+    def of_folder(name: str, folder: str) -> Retrieval:
+        files = (data / folder / file for file in ("corpus.jsonl.gz", "relevance.tsv"))
+        return linked(name, *files, ARTICLES)
+
+    manuals_files = (manuals / file for file in ("linux.jsonl.gz", "linux.tsv"))
+    make: dict[str, Callable[[], Task]] = {
+        "20news": partial(posts, data / "newsgroups20.jsonl.gz"),
+        "linux": partial(linked, "linux", *manuals_files, PAGES),
+        "seealso": partial(of_folder, "seealso", "wiki_seealso"),
+        "peps": partial(of_folder, "peps", "peps"),
+    }
     encoders = {"MiniLM": "all-MiniLM-L6-v2", "MPNet": mpnet}
     scores: dict[str, dict[str, Score]] = defaultdict(dict)
-    for task in (task for task in tasks if task.name in names):
+    for task in [make[name]() for name in names]:
         for name, encoder in encoders.items():
             for form, score in scores_of(name, encoder, task, into).items():
                 scores[f"{name}, {form}"][task.name] = score
