@@ -5,7 +5,7 @@
 Both have four layers, and take turns in one process on pages of the installed documentation, of
 about 4,000 to 1,000 tokens, each alone; tokenising does not count. Seconds are medians, and so is
 the ratio of a turn. In bf16, too, where the processor is fast at it; DOCEMB_PRECISION chooses.
-Measure on an idle machine: beside other work, two threads wait for each other in each block.
+Measure on an idle machine: beside other work, threads wait long for each other in each block.
 `--documents 1 --repeats 1` shows that all parts run.
 """
 
