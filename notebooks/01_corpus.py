@@ -18,9 +18,11 @@
 # # 01 · The corpus
 #
 # SBERT, the structural teacher, reads the beginning of a document and nothing else. How much text does it miss, and are
-# the documents of the tasks long enough to show it? If little lies beyond its limit, a student that reads long documents
-# has nothing to gain. This chapter shows one document, the lengths of all, what two kinds of quality an embedding can
-# have, what the models are tested on, and how small a difference such tests can see.
+# the documents of the tasks long enough to show it? If little lies beyond its limit, a student that reads long
+# documents has nothing to gain. The documents of *the default* are the pages of Python packages; a second teacher, the
+# *contextual* one, follows in 02; and a *head* is a classifier on embeddings that stay as they are. This chapter shows
+# one document, the lengths of all, what two kinds of quality an embedding can have, what the models are tested on, and
+# how small a difference such tests can see.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -121,7 +123,8 @@ lengths = pd.concat([here, of_thesis])
 lengths.astype({"documents": int, "tokens": int}).round(1)
 
 # %% [markdown]
-# Documents of the thesis are twice as long as those of the default, and a larger part of them is beyond its teacher.
+# Documents of the thesis are twice as long as those of the default. Its teacher reads more tokens, too, so that no
+# larger part of them is beyond it.
 
 # %% tags=["picture"]
 tokens = splits["train"]["n_structural_tokens"]
@@ -178,10 +181,10 @@ run.save_figure(ax, "splits", every)
 # Chapter 1 of the thesis asks for two. The *structural* one: an embedding should depend on how the words are put
 # together, so that the same words in another order can say something else. The *contextual* one: a sentence means what
 # its surroundings make of it, however far away they are. Each has its test here. The words of a beginning are put into
-# another order; and one sentence, which could be of image processing, statistics or operating systems, is followed by the
-# words of two different pages, right after it or behind the page above. Each number says how far the embedding moves: 1
-# is as far as two different beginnings are apart, 0 is not at all. *Start* is the student before it learns, DBOW a
-# Paragraph Vector, fitted on 500 documents, which takes a text as a bag of its words.
+# another order; and one sentence, which could be of image processing, statistics or operating systems, is followed by
+# the words of two different pages, right after it or behind the page above. Each number says how far the embedding
+# moves: 1 is as far as two different beginnings are apart, 0 is not at all. *Start* is the student before it learns,
+# DBOW a Paragraph Vector, fitted on 500 documents, which takes a text as a bag of its words.
 
 # %%
 from docemb_lib.teachers import ParagraphVector
@@ -230,8 +233,10 @@ print(f"What stands behind a page moves the start by {behind['start']:.2f},", en
 print(f"SBERT by {behind['SBERT']:.2f} and DBOW by {behind['DBOW']:.2f}.")
 
 # %% [markdown]
-# What moves a teacher and hardly moves the start, the teacher can teach: SBERT the order, which DBOW does not know, and
-# DBOW what stands far away. The start does see it, but as a few of many tokens in a mean.
+# The second test asks only whether far words are read, which a bag of words does best, and what a new order moves DBOW
+# is the noise of its inference. What moves a teacher and hardly moves the start, the teacher can teach: SBERT the
+# order, which DBOW does not know, and DBOW what stands far away. The start does see it, but as a few of many tokens in
+# a mean.
 #
 # ## What the models are tested on
 #
@@ -307,8 +312,8 @@ for number in ("4.2", "5.3", "5.4", "5.5"):
     display(HTML(f"<details><summary>Table {number} of the thesis</summary>{printed}</details>"))
 
 # %% [markdown]
-# The thesis has five times as many examples and more, and few of its tasks have long texts: in AAN, OC and IMDB three
-# quarters of them and more fit into its teacher.
+# Heads of the thesis learn from more examples, its retrieval has fewer queries, and the texts of half of its tasks are
+# short: in AAN, OC and IMDB three quarters of them and more fit into its teacher.
 
 # %%
 of_tests = task_lengths[task_lengths["split"] == "test"]
@@ -397,7 +402,8 @@ for differences, p in cases:
 # A claim holds only if each of its differences is shown, and it fails if the reverse of one is.
 #
 # **Shortcuts.** Pages of a package look alike: a layout, a phrase or a length may betray the package, and a shared name
-# the related page, without any understanding. Models that count words (`06_evaluation` has several) show how far this goes.
+# the related page, without any understanding. Models that count words (`06_evaluation` has several) show how far this
+# goes.
 #
 # ## What was found
 

@@ -17,11 +17,11 @@
 # %% [markdown]
 # # 02 · Paragraph Vector, the contextual teacher
 #
-# The structural teacher reads the beginning of a document, the student all of it. Paragraph Vector is the second
+# The structural teacher reads the beginning of a document, the student much more of it. Paragraph Vector is the second
 # teacher: it learns one vector per document that helps to predict the document's words, wherever they stand. Which
-# Paragraph Vector makes a good teacher of a student that sees everything? Not the one with the best scores, but the one
-# that adds most to what the structural teacher, SBERT, tells already. This notebook builds one by hand and measures
-# that.
+# Paragraph Vector makes a good teacher of a student that sees everything? Not always the one with the best scores, but
+# the one that adds most to what the structural teacher, SBERT, tells already. This notebook builds one by hand and
+# measures that.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -400,7 +400,8 @@ run.save_figure(figure, "beside-sbert", intervals)
 # The order of those alone is the order of those beside SBERT, but the distances are not: most of what a model that
 # counts words is good for, SBERT is good for, too.
 #
-# **Why not LSA or TF-IDF?** By this measure LSA is the better teacher here. The thesis did not try it. TF-IDF has a
+# **Why not LSA or TF-IDF?** By this measure LSA is the better teacher here. The thesis did not try it, so 04 to 06
+# take PV, DM and DBOW side by side, as the thesis does. TF-IDF has a
 # feature for each word, some ten thousands of them, so that no projection of a student's embedding ends as wide.
 #
 # **Shortcuts.** The pages of a package share names and phrases (`>>>`, *Parameters*, `torch`), so that `package` can be

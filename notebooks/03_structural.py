@@ -542,7 +542,7 @@ first, cosine_alone = (f"{of_figure[label]:.3f}".lstrip("0") for label in (FIRST
 print(f"In the thesis max-margin MSE with γ = 1 is first ({first}; cosine {cosine_alone}).")
 
 # %% [markdown]
-# ## Conclusion
+# ## This run beside its start and its teacher
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))

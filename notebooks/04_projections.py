@@ -135,8 +135,9 @@ ax.legend(**figures.BESIDE)
 run.save_figure(ax, "cca-by-width", by_width.reset_index(names="width"))
 
 # %% [markdown]
-# *Shuffled*: the teacher's documents. With a feature for each document, CCA fits any two views, and what it finds does not hold on other documents. So it
-# needs batches much larger than a view is wide, and a student learns from batches of six.
+# *Shuffled*: with the teacher's documents in random order. With a feature for each document, CCA fits any two views,
+# and what it finds does not hold on other documents. So it needs batches much larger than a view is wide, but a student
+# learns from batches of six.
 #
 # ## From CCA to SoftCCA in five steps (Equations 4.4 to 4.9)
 #
@@ -377,10 +378,10 @@ print(f"mean correlation of two features in the end, right: {', '.join(in_the_en
 #
 # Both views must be equally wide. In the thesis the last layer of both projections is as wide as the larger of the two
 # embeddings (4.5.2): 768 beside DM, 1,024 beside DBOW and 2,048 beside PV. So neither embedding has to pass through a
-# bottleneck, and the loss compares all that it holds. A teacher's projection that is trained, too, has a price: two views
-# that are constant agree perfectly. With `-`, the identity, the teacher is a fixed target, and the views are as wide as it
-# is. The best student of Table 4.7 has `-`. The embedded default has it, too, and there the student's 384 features end in
-# PV's 200, because [a wider PV taught less](../params/tiny.yaml).
+# bottleneck, and the loss compares all that it holds. A teacher's projection that is trained, too, has a price: two
+# views that are constant agree perfectly. With `-`, the identity, the teacher is a fixed target, and the views are as
+# wide as it is. The best student of Table 4.7 has `-`. The embedded default has it, too, and there the student's 384
+# features end in PV's 200, because [a wider PV taught less](../params/tiny.yaml).
 #
 # In Figures 4.7 to 4.9 projections decide where there is no structural loss (mean scores from .54 to .90) and matter
 # little beside one (.92 to .94 beside cosine, .86 to .92 beside max-margin); their grids are in
@@ -423,7 +424,7 @@ for teaching in run.students.objective().teachings:
         print(f"{own} through its own projections: R² {r2:.2f}")
 
 # %% [markdown]
-# Where the large projection alone comes about as far as the trained student with its own, it can absorb what the teacher
+# Where a projection alone comes about as far as the trained student with its own, it can absorb what the teacher
 # has to say, and the student need not move. [05](05_weighting.ipynb) measures by gradients how much reaches the student:
 # beside the cosine loss, little. After training projections are thrown away, so the loss that they reach says little of
 # the student.
@@ -461,8 +462,8 @@ figures.table(pd.DataFrame(rows).rename(columns=titles))
 
 # %% [markdown]
 # A smaller loss is not a better student: compare it with the correlation of $y$ and $c$, in which no projection takes
-# part. A correlation does not see a collapse, the spread does. The thesis chose β = .95 by the correlation of the views, because
-# the loss itself depends on β; `grid("soft-cca-beta", run.profile)` in place of `planned` adds the rows
+# part. A correlation does not see a collapse, the spread does. The thesis chose β = .95 by the correlation of the
+# views, because the loss itself depends on β; `grid("soft-cca-beta", run.profile)` in place of `planned` adds the rows
 # ([one result](../outputs/published/LOG.md#2026-11-25-softccas-memory)).
 #
 # ## Does the student learn anything of PV?
@@ -525,10 +526,10 @@ for ax, (title, of_models) in zip(axes, panels.items(), strict=True):
 run.save_figure(figure, "held", pd.concat(map(score_intervals, panels.values())))
 
 # %% [markdown]
-# Lines are 95% intervals, the dashed line is the student before training. A student has collapsed where it has less than a
-# twentieth of the spread before training. Left of the line, training has wiped out what the encoder knew of PV: compare
-# the structural losses alone with the students that learn from PV, too. The right panel says what that is worth on the
-# tasks: much of PV is no aim in itself. PV beside cosine in the thesis, and the cosine in place of SoftCCA here:
+# Lines are 95% intervals, the dashed line is the student before training. A student has collapsed where it has less
+# than a twentieth of the spread before training. Left of the line, training has wiped out what the encoder knew of PV:
+# compare the structural losses alone with the students that learn from PV, too. The right panel says what that is worth
+# on the tasks: much of PV is no aim in itself. PV beside cosine in the thesis, and the cosine in place of SoftCCA here:
 
 # %%
 of_thesis = thesis.in_figure(run, "figure 4.8")
@@ -549,10 +550,10 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 # %% [markdown]
 # ## Shortcuts
 #
-# A contextual loss can fall without a student that has learnt: its projection absorbs the teacher (above), its embeddings
-# shrink to the teacher's mean (the spread), or, with two trained projections, both views become one point. And a linear
-# map reads a teacher from a collapsed student, too, because it may stretch what differs little: so R² says what is there,
-# and the scores what can be used.
+# A contextual loss can fall without a student that has learnt: its projection absorbs the teacher (above), its
+# embeddings shrink to the teacher's mean (the spread), or, with two trained projections, both views become one point.
+# And a linear map reads a teacher from a collapsed student, too, because it may stretch what differs little: so R² says
+# what is there, and the scores what can be used.
 #
 # ## Try it
 #
@@ -568,6 +569,8 @@ from docemb_lib.thesis.comparison import LINES
 has_structural = run.parameters["structural_loss"] is not None
 control = f"S ({run.parameters['structural_loss']})" if has_structural else "start"
 found = {"What the student holds of it": views.compared(held, own, control)}
+if control != "start":
+    found["Beside the student before training"] = views.compared(held, own, "start")
 found["What that is worth"] = views.compared(scores, own, control)
 for other in [name for name in scores if name.startswith(f"{alone}, S:")][:1]:
     has_collapsed = f" Collapsed: {', '.join(collapsed)}." if collapsed else ""
@@ -576,7 +579,7 @@ for what, said in found.items():
     print(LINES.fill(f"{what}: {said}"))
 
 # %% [markdown]
-# ## Conclusion
+# ## This run beside its start and its teachers
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))

@@ -57,8 +57,8 @@ print(views.taught(run))  # trains the student, unless it is there already
 
 # %% [markdown]
 # The loss says how near the student is to its teachers. Whether it is of use, tasks decide. Those with labels train a
-# logistic regression on frozen embeddings; [10](10_chapter_5.ipynb) has the small network of the thesis in its place, and
-# what that reads beside the meaning of a document.
+# logistic regression on frozen embeddings; [10](10_chapter_5.ipynb) has the small network of the thesis in its place,
+# and what that reads beside the meaning of a document.
 #
 # ## Mean average precision
 #
@@ -153,9 +153,9 @@ ax.set(xlabel=f"{task}: {student} minus {sbert}, after random swaps", ylabel="sw
 run.save_figure(ax, "paired-test")
 
 # %% [markdown]
-# The line is the difference that was observed. Where it stands among the swaps, it could be chance; outside of them, the
-# models differ. Several tests are corrected for their number (Holm). Scores have [95% intervals](01_corpus.ipynb), and two
-# that overlap do not show models to be equal.
+# The line is the difference that was observed. Where it stands among the swaps, it could be chance; outside of them,
+# the models differ. Several tests are corrected for their number (Holm). Scores have [95% intervals](01_corpus.ipynb),
+# and two that overlap do not show models to be equal.
 #
 # ## Every model on every task
 #
@@ -175,8 +175,8 @@ means = over_tasks(intervals).set_index("model")["value"]
 interval_board(intervals)
 
 # %% [markdown]
-# Rows are in the order of their means, and a mean hides much: look for models that are far ahead on one task and behind on
-# another.
+# Rows are in the order of their means, and a mean hides much: look for models that are far ahead on one task and behind
+# on another.
 #
 # ## The student beside each of them
 #
@@ -310,8 +310,8 @@ slope, p_trend = trend_test([*ahead_of_sbert.values()])
 print(f"in the mean over tasks: {slope:+.3f} ({p_value(p_trend)})")
 
 # %% [markdown]
-# A line that rises, with a small p-value, is what a longer context looks like; SBERT over chunks reads everything. The mean
-# decides: single tasks have few long documents.
+# A line that rises, with a small p-value, is what a longer context looks like; SBERT over chunks reads everything. The
+# mean decides: single tasks have few long documents.
 #
 # ## Longer context, or other supervision?
 #
@@ -346,8 +346,8 @@ print(views.compared(scores, student, cut_name))
 print(views.compared(scores, cut_name, sbert))
 
 # %% [markdown]
-# The first sentence is the worth of the longer context, the second that of the supervision, because both models have read
-# the same words.
+# The first sentence is the worth of the longer context. In the second both models have read the same words, but the
+# student has been taught otherwise, and where the profile leaves out layers, it has fewer of them.
 #
 # ## Does it read the end?
 #
@@ -371,8 +371,9 @@ table["ending"] = [with_interval(*row) for row in endings.to_numpy()]
 figures.table(table.set_index("model"))
 
 # %% [markdown]
-# SBERT has not seen the end, so that a student which matches it best learns to disregard the end. Reading to the end is no
-# quality by itself: what comes first is often what a document is about.
+# SBERT has not seen the end, so that a student which matches it by the cosine learns to disregard the end; max-margin,
+# by which it matches loosely, asks for less. Reading to the end is no quality by itself: what comes first is often what
+# a document is about.
 #
 # ## Who is near whom
 #
@@ -398,7 +399,7 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # ## What was found
 
 # %% tags=["found"]
-from docemb_lib.evaluation.scoreboard import RELATIONS, UNCLEAR, listed, told, would_show
+from docemb_lib.evaluation.scoreboard import RELATIONS, UNCLEAR, WORSE, listed, told, would_show
 from docemb_lib.evaluation.uncertainty import differences, verdicts
 from docemb_lib.thesis.comparison import LINES
 
@@ -421,6 +422,9 @@ teachers = [final.label(Kind.SBERT_TRUNCATED), final.label(p.contextual_teacher)
 asked = [label for label in (final.before, *teachers) if label is not None]
 said = f"{student}, this student, is in the mean {beside(asked)}."
 print(LINES.fill(said), end="\n\n")
+ahead = mean_tests.index[mean_tests["verdict"] == WORSE]
+if len(ahead):
+    print(LINES.fill(f"It is worse than {listed([names[label] for label in ahead])}."), end="\n\n")
 if len(run.roles) == 2:
     structural = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
     alone = student_name(structural)
@@ -429,7 +433,7 @@ if len(run.roles) == 2:
     if {alone, masked} <= {*scores}:
         of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))
         shown = told(of_mask[of_mask["verdict"] != UNCLEAR])
-        said = f"With a mask ({masked}) it is {shown or 'not shown to differ'}."
+        said = f"Beside {alone}, {masked} is {shown or 'not shown to differ'}."
         print(LINES.fill(said), end="\n\n")
 beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
 worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
@@ -441,7 +445,7 @@ said += f" counts {end} times as much as the beginning (before training {start})
 print(LINES.fill(said.replace("+0.", "+.")))
 
 # %% [markdown]
-# ## Conclusion
+# ## This run beside all references
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run, final))
