@@ -432,8 +432,13 @@ def audit(
     """
     import pandas as pd
 
+    from docemb_lib.base.pretrained import resolve
     from docemb_lib.evaluation.probes import audited
+    from docemb_lib.student.loading import STUDENT
 
+    if (Path(resolve(model)) / STUDENT).is_file():
+        mend = "give another model; `docemb embed` says what a student cuts"
+        raise InputError(f"{model}: this is a student; {mend}")
     counts = audited(
         model, pd.Series(_read(given_path(corpus, "CORPUS"), text_field, id_field, skip_bad))
     )

@@ -349,13 +349,13 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
     lines = lines_of(file)
     first = next(filter(str.strip, lines), "")
     if first.startswith("sep="):  # as Excel writes it
-        delimiter = first[4]
+        delimiter = first[4:5].strip("\r\n")
         first = next(lines, "")
     delimiter = delimiter or _delimiter(first, file)
     cut = partial(csv.reader, delimiter=delimiter, skipinitialspace=True)
     names = [name.strip() for name in next(cut([first]), [])]
-    if named and len({*names}) < len(names):
-        raise InputError(f"{file}: two columns have the same name ({', '.join(names)}); rename one")
+    if named:
+        _check_columns(names, file)
     reader = cut(lines if named else chain([first], lines), strict=True)
     while True:
         try:
@@ -386,6 +386,11 @@ def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> I
             )
 
 
+def _check_columns(names: Sequence[str], file: Path) -> None:
+    if len({*names}) < len(names):
+        raise InputError(f"{file}: two columns have the same name ({', '.join(names)}); rename one")
+
+
 def _delimiter(line: str, file: Path) -> str:
     if "\t" in line or file_format(file) == ".tsv":
         return "\t"
@@ -410,8 +415,11 @@ def _json(file: Path) -> Iterator[object]:
 
 
 def _parquet(file: Path) -> Iterator[object]:
-    from pyarrow.parquet import ParquetFile
+    from pyarrow.parquet import ParquetFile, read_schema
 
+    with _whole(file):
+        names = read_schema(file).names
+    _check_columns(names, file)
     with _whole(file), ParquetFile(file) as table:
         for batch in table.iter_batches(batch_size=BATCH):
             yield from batch.to_pylist()
@@ -435,7 +443,8 @@ def _whole(file: Path) -> Iterator[None]:
         yield
     except UnicodeError as error:
         mend = (
-            "save it again, as by `iconv -f WINDOWS-1252 -t UTF-8` from Windows in Western Europe"
+            "save it again, as by `iconv -f WINDOWS-1252 -t UTF-8` from Windows in Western Europe, "
+            "or unpack it if it is compressed"
         )
         raise InputError(f"{file}: the file is not in UTF-8; {mend}") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:

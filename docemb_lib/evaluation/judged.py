@@ -28,7 +28,7 @@ from docemb_lib.corpus.reader import (
     local_documents,
     read_table,
 )
-from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_in
+from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_named
 from docemb_lib.evaluation.tasks import LabelledPairs, Ranking, Retrieval, ScoredPairs
 from docemb_lib.settings.sections import OwnTask, SplitName
 
@@ -77,10 +77,11 @@ def read_links(
             ids = [full.get(value, value) for value in values]
             if row.number == 1 and all(values) and known.isdisjoint(ids):
                 continue
-            if len(values) not in TARGET or not all(values) or values[1:-2] not in ITERATIONS:
+            is_short = len(values) not in TARGET or (scored and len(values) == 2)
+            if is_short or not all(values) or values[1:-2] not in ITERATIONS:
                 raise row.bad(
-                    f"it has {len(values)} values; write two ids, perhaps with a {what}, or TREC's "
-                    "four columns, of which the second is 0"
+                    f"it has {len(values)} values; write two ids and a {what}, which may be left "
+                    "out unless it is a score, or TREC's four columns, of which the second is 0"
                 )
             source = ids[0]
             target = ids[TARGET[len(values)]]
@@ -113,7 +114,7 @@ def judged_task(settings: OwnTask) -> Retrieval | ScoredPairs:
     queries_file = settings.queries
     relevance = settings.relevance
     if relevance is None:  # BEIR's layout
-        qrels = {split_in(Path(file.name)): file for file in path.glob("qrels/[!.]*.tsv")}
+        qrels = {split_named(file.stem): file for file in path.glob("qrels/*.tsv")}
         relevance = {split: qrels[split] for split in get_args(SplitName) if split in qrels}
         if not relevance:
             needed = "corpus.jsonl, queries.jsonl and qrels/test.tsv"
@@ -213,7 +214,7 @@ def make_ranking(documents: Texts, queries: Texts, links: Links, where: str) -> 
         f"{len(unknown)} ids of links are in no text ({named}; the documents' ids look like {like})"
     )
     if not any(relevant):
-        mend = "let the ids of queries, documents and links agree"
+        mend = "let the ids of queries, documents and links agree, and let some grades be 1 or more"
         raise InputError(f"{where}: no query has a relevant document; {said}; {mend}")
     if unknown or len(rows) < len(links):
         message = (

@@ -98,6 +98,8 @@ def read(folder: Path) -> Record | None:
         fields = json.loads(file.read_text(encoding="utf-8"))
         if fields.pop("version") != VERSION:
             raise ValueError(f"its version is not {VERSION}")
+        if fields["notebook"] != folder.parent.name:
+            raise ValueError("it is of another notebook")
         return Record(**fields, folder=folder)
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         logger.warning("%s is left out: it is not a record of this version (%s)", file, error)

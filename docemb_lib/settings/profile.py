@@ -270,8 +270,11 @@ def check_names(notebook: str, names: Iterable[str]) -> None:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first error of pydantic in one line: field, value and what is allowed."""
-    first = error.errors()[0]
+    """An error of pydantic in one line: field, value and what is allowed.
+
+    The first one of the longest path: above it, a union says that the value is no other type.
+    """
+    first = max(error.errors(), key=lambda each: len(each["loc"]))
     place = [str(part) for part in first["loc"]]
     field = ".".join(part for part in place if not part.startswith(UNION_LOCATIONS))
     message = first["msg"].removeprefix("Value error, ")

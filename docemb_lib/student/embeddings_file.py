@@ -110,6 +110,8 @@ class EmbeddingsFile:
         with self._reading():
             table = self._file.read_row_group(group, wanted)
             (fields,) = table.slice(row - starts[group], 1).to_pylist()
+            if None in fields.values():
+                raise ValueError("a document lacks a value")
             for name in {"embedding", "passage"} & fields.keys():
                 fields[name] = np.stack(fields[name]).astype(np.float32)
         return fields

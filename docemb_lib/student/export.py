@@ -28,7 +28,7 @@ from torch import Tensor
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import CARD, sealed, warn_once, write_bytes, write_text
-from docemb_lib.base.pretrained import PACKAGED, resolve
+from docemb_lib.base.pretrained import PACKAGED, one_line, resolve
 from docemb_lib.base.prompts import Prompts, Query
 from docemb_lib.packed import relative
 from docemb_lib.packed.relative import RelativeLongformerConfig
@@ -306,9 +306,10 @@ def saved_prompts(name: str) -> Prompts:
     Raises InputError for a model whose pooling leaves prompts out.
     """
     path_or_id = resolve(name)
-    prompts = Prompts.among(read_json(path_or_id, GENERAL))
-    if not any(prompts):
-        return prompts
+    with one_line(path_or_id, f"the prompts in its {GENERAL} must be texts by name"):
+        prompts = Prompts.among(read_json(path_or_id, GENERAL))
+        if not "".join(prompts):  # an error if one is no text
+            return prompts
     modules = read_modules(path_or_id)
     folder = modules[1][1] if len(modules) > 1 else ""
     if read_json(path_or_id, "config.json", subfolder=folder).get("include_prompt") is False:

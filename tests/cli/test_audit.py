@@ -82,3 +82,9 @@ def test_ten_lines_say_what_is_not_read_and_where_neighbours_change_most(folder,
     assert len(most) == 20
     assert rows.loc[most, "changed"].is_monotonic_decreasing
     assert rows["changed"].drop(most).max() <= rows.loc[most[-1], "changed"]
+
+
+def test_a_student_is_no_model_that_truncates(folder, tmp_path):
+    done = docemb("audit", write_files(tmp_path, {"docemb.json": "{}"}), folder / "texts.jsonl")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "this is a student; give another model" in done.stderr

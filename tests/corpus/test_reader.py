@@ -3,8 +3,10 @@
 import gzip
 import json
 
+import pyarrow as pa
 import pytest
 from conftest import write_files, write_rows
+from pyarrow import parquet
 
 from docemb_lib.corpus import reader
 from docemb_lib.corpus.document import Document
@@ -55,6 +57,7 @@ def test_every_format_gives_the_same_rows(tmp_path, name):
         ("a.csv", 'ID , Text\na,"one, “two”;\nthree"\nb,größer\n'),
         ("a.csv", 'id, text\ra, "one, “two”;\nthree"\rb, größer\r'),
         ("a.csv", 'sep=;\nid;text\na;"one, “two”;\nthree"\nb;größer\n'),
+        ("a.csv", 'sep=\nid;text\na;"one, “two”;\nthree"\nb;größer\n'),
         ("a.csv", 'text,_id\n"one, “two”;\nthree",a\ngrößer,b\n'),
     ],
 )
@@ -135,7 +138,10 @@ def test_a_table_with_two_columns_of_one_name_is_not_read(tmp_path, refused):
     write_files(tmp_path, {"a.csv": "id,text,text\n1,a,b\n"})
     problems = Problems(skip_bad=True)
     assert list(read_rows(tmp_path / "a.csv", problems)) == []
-    refused("two columns have the same name .id, text, text.; rename", read, tmp_path / "a.csv")
+    table = pa.table([["1"], ["a"], ["b"]], ["id", "text", "text"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        refused("two columns have the same name .id, text, text.; rename", read, tmp_path / name)
 
 
 # ---- Texts and ids

@@ -35,7 +35,8 @@ def folder_task(folder):
 
 
 def test_a_folder_of_beir_gives_its_documents_queries_and_grades_by_split(tmp_path):
-    splits = folder_task(beir(tmp_path, **{"qrels/dev.tsv": "2\tc1\t1\n"})).splits
+    copies = {f"qrels/{name}.tsv": "2\tc3\t1\n" for name in ("a-test", "test (1)", "test-old")}
+    splits = folder_task(beir(tmp_path, **copies, **{"qrels/dev.tsv": "2\tc1\t1\n"})).splits
     data = splits["test"]
     assert data.texts[:2] == ["Wind\n\ngusts and breezes of the sea", "rain and hail in the hills"]
     assert data.texts[4:] == ["hills", "sea"]

@@ -8,7 +8,7 @@ from conftest import write_files
 from scipy import stats
 
 from docemb_lib.evaluation import LabelledPairs, ScoredPairs
-from docemb_lib.evaluation.judged import judged_task
+from docemb_lib.evaluation.judged import judged_task, read_links
 from docemb_lib.evaluation.retrieval import by_cosine, spearman
 from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks, differences
 from docemb_lib.settings.sections import OwnTask
@@ -95,6 +95,11 @@ def folder(tmp_path):
     rows = [f"{a},{b}.txt,{place - 5}e-1\n" for place, (a, b) in enumerate(permutations("abcd", 2))]
     files = {f"texts/{name}": text for name, text in TEXTS.items()}
     return write_files(tmp_path, {"scores.csv": "".join(["first,second,score\n", *rows]), **files})
+
+
+def test_a_pair_without_a_score_is_refused(tmp_path, refused):
+    file = write_files(tmp_path, {"a.csv": "1,2,.1\n2,3\n"}) / "a.csv"
+    refused("row 2: it has 2 values", read_links, file, {"1", "2", "3"}, scored=True)
 
 
 def task_of(folder, **fields):

@@ -77,11 +77,13 @@ def test_what_is_being_written_or_of_another_version_is_left_out(write, caplog):
     write("k1.partial")
     damaged = write("k2") / records.RECORD
     damaged.write_text(damaged.read_text()[:-9])
-    other = write("k3") / records.RECORD
-    content = json.loads(other.read_text())
-    other.write_text(json.dumps({**content, "version": 1}))
+    others = []
+    for key, changed in {"k3": {"version": 1}, "k4": {"notebook": "03_structurbl"}}.items():
+        others.append(write(key) / records.RECORD)
+        content = json.loads(others[-1].read_text())
+        others[-1].write_text(json.dumps({**content, **changed}))
     assert records.frame()["key"].tolist() == ["k1"]
-    for file in (damaged, other):
+    for file in (damaged, *others):
         assert f"{file} is left out: it is not a record of this version" in caplog.text
         assert records.read(file.parent) is None
 

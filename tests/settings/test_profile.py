@@ -178,6 +178,10 @@ def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
         ),
         ("parameters: {lam: true}", "parameters.lam: must be a number, got True"),
         ("corpus: {tasks: off}", "corpus.tasks: must be a number, got False"),
+        (
+            "evaluation: {own_tasks: [{name: a, kind: pairs, path: {tets: b}}]}",
+            "own_tasks.0.path.tets.[key]: input should be 'train', 'validation' or 'test', got",
+        ),
         ("", "the file holds no settings; write `name: value` lines"),
         ("a: [", "not readable as YAML"),
         ("base: nowhere.yaml", "base: there is no file 'nowhere.yaml'; name a .yaml file"),

@@ -154,6 +154,7 @@ DAMAGE = {
     "no passage": (with_second("passage", []), "a document has no passage"),
     "null passages": (with_second("passage", None), NUMBERS),
     "passage": (with_second("passage", [[1.0, 2.0]]), NUMBERS),
+    "no text": (with_second("text", None), "a document lacks a value"),
 }
 
 
@@ -168,7 +169,9 @@ def test_a_damaged_file_is_refused(tmp_path, refused, damage):
     def search():
         embeddings = EmbeddingsFile(file)
         embeddings.check_student("abc", "mine")
-        return embeddings.nearest(np.ones(2), 3, by_passages=True)
+        nearest = embeddings.nearest(np.ones(2), 3, by_passages=True)
+        embeddings.document(1)
+        return nearest
 
     assert len(search()) == 3
     if damage in ("a bit", "no student"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from conftest import Hostile
+from conftest import Hostile, write_files
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
@@ -21,6 +21,7 @@ from docemb_lib.losses import MaskedLanguageHead
 from docemb_lib.losses.contextual import NO_LABEL
 from docemb_lib.runs.models import published_model
 from docemb_lib.student import Query, Student, count_tokens, pack
+from docemb_lib.student.export import saved_prompts
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.teachers import SBERT
 
@@ -432,6 +433,13 @@ def test_the_prompts_of_an_encoder_are_read_said_and_saved(tmp_path, caplog):
 def test_queries_without_a_prompt_have_that_of_documents(named, default, expected):
     prompts = Prompts.among({"prompts": named, "default_prompt_name": default})
     assert (prompts.of("a"), prompts.of(Query("a"))) == expected
+
+
+@pytest.mark.parametrize("prompts", ["['q']", {"document": 5}])
+def test_prompts_that_are_no_texts_are_refused(tmp_path, prompts, refused):
+    name = "config_sentence_transformers.json"
+    write_files(tmp_path, {name: json.dumps({"prompts": prompts})})
+    refused(f"prompts in its {name} must be texts by name", saved_prompts, str(tmp_path))
 
 
 def test_prompts_that_pooling_leaves_out_are_refused(tmp_path, refused):
