@@ -69,6 +69,7 @@ CHANGELOG
 Gallery <docs/gallery>
 Findings <outputs/published/README>
 Embedded default <outputs/published/embedded/README>
+MPNet on Wikipedia <outputs/published/embedded/mpnet>
 Contextual losses <outputs/published/contextual-losses>
 How much a model reads <outputs/published/reading>
 Log of experiments <outputs/published/LOG>

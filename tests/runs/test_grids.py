@@ -10,9 +10,7 @@ from conftest import REPOSITORY, with_setting
 from docemb_lib import grid, sweep
 from docemb_lib.runs.grids import load_grid
 from docemb_lib.runs.plan import resolve_sweep, runs_of
-from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.values import published
 
 PARAMS = REPOSITORY / "params"
 SIZES = {
@@ -28,13 +26,6 @@ SIZES = {
     "contextual-losses": ("04_projections", 2 * 2 + 4),
     "weighting-teachers": ("05_weighting", 3),
 }
-
-
-def test_the_structural_grid_has_the_runs_of_its_figure():
-    """`tests/thesis/test_values.py` compares the grids of the other figures."""
-    rows = published("structural_losses").query("source == 'figure 4.3' and kind == 'student'")
-    runs = [Run.of("03_structural", Profile.load("thesis"), **run) for run in grid("structural")]
-    assert sorted(run.label for run in runs) == sorted(rows["label"])
 
 
 def test_widths_and_masks_are_scaled_to_the_profile():

@@ -17,6 +17,10 @@ class ARun:
     notebook: str = "05_weighting"
     beside: tuple[str, ...] = ()
 
+    @property
+    def name(self):
+        return self.label
+
 
 @pytest.fixture
 def terminal(monkeypatch):
