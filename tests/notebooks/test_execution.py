@@ -155,7 +155,7 @@ def test_the_evaluation_says_how_sure_its_scores_are(root, inside):
 
 
 def test_a_student_is_evaluated_beside_what_is_scored_already_and_on_a_chosen_task(root, inside):
-    student = next(Path("outputs/students").glob("small-student-*"))
+    student = next(Path("outputs/students").glob("small-*-30-docs-*"))
     embeddings = root / "outputs" / "artefacts" / "embeddings"
     shards = {path: path.stat().st_mtime for path in embeddings.rglob("*.npy")}
     done = succeed("evaluate", student, "--profile", "small")
