@@ -439,20 +439,19 @@ def audit(
     if (Path(resolve(model)) / STUDENT).is_file():
         mend = "give another model; `docemb embed` says what a student cuts"
         raise InputError(f"{model}: this is a student; {mend}")
-    counts = audited(
-        model, pd.Series(_read(given_path(corpus, "CORPUS"), text_field, id_field, skip_bad))
-    )
+    texts = _read(given_path(corpus, "CORPUS"), text_field, id_field, skip_bad)
+    counts = audited(model, pd.Series(texts))
     if as_csv:
         sys.stdout.write(counts.to_csv(index_label="id"))
         return
     most = counts.query("changed > 0").nlargest(20, "changed").index
+    unread, words = counts["unread"], counts["words"].sum()
     console.print(
-        f"{(counts['unread'] > 0).sum()} of {len(counts)} documents are longer than {model} reads: "
-        f"{counts['unread'].sum():,} of {counts['words'].sum():,} words "
-        f"({counts['unread'].sum() / counts['words'].sum():.0%}) never reach it. If it reads "
-        f"everything, in chunks, {counts['changed'].mean():.1f} of the {min(10, len(counts) - 1)} "
-        "documents that are nearest to each are others. They change most for "
-        f"{', '.join(most) or 'none'}.",
+        f"{(unread > 0).sum()} of {len(counts)} documents are longer than {model} reads: "
+        f"{unread.sum():,} of {words:,} words ({unread.sum() / words:.0%}) never reach it. If it "
+        f"reads everything, in chunks, {counts['changed'].mean():.1f} of the "
+        f"{min(10, len(counts) - 1)} documents that are nearest to each are others. They change "
+        f"most for {', '.join(most) or 'none'}.",
         soft_wrap=False,
     )
 

@@ -47,6 +47,7 @@ from docemb_lib.settings.files import WORKSPACE, find_root
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+
 RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the workers of a sweep
 ARRIVAL = 60.0  # seconds that a network file system may take to show a run
 UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"

@@ -122,9 +122,8 @@ def documents_to_read(run: Run) -> Versions:
     """
     validation = run.corpus.split("validation")
     lengths = np.asarray(validation["n_structural_tokens"][:])
-    rows = np.argsort(
-        np.abs(lengths - 2 * run.teachers.sbert("truncate").max_text_tokens), kind="stable"
-    )[:READ]
+    limit = run.teachers.sbert("truncate").max_text_tokens
+    rows = np.argsort(np.abs(lengths - 2 * limit), kind="stable")[:READ]
     return Versions.of([validation["text"][int(row)] for row in rows])
 
 
