@@ -394,7 +394,7 @@ KINDS = {
     "SBERT-chunks": Kind.SBERT_CHUNKS,
     "LSA": Kind.TASK_LSA,
     f"SBERT-{sbert.max_tokens}": Kind.SBERT_TRUNCATED,
-    "encoder's half": Kind.UNTRAINED,
+    "meaning alone": Kind.UNTRAINED,
 }
 compared = [*spaces.values(), truncated, Y[:, : student.dim]]
 scores = {}

@@ -148,7 +148,7 @@ def test_the_groups_are_the_two_topics_with_their_words(shown):
 @pytest.mark.parametrize("task", ["related pages", "topic"])
 def test_links_and_labels_are_scored_beside_other_models_with_a_verdict(shown, task):
     assert f">{task}</" in shown
-    for model in ("student", "SBERT-chunks", "SBERT-256", "LSA", "encoder's half"):
+    for model in ("student", "SBERT-chunks", "SBERT-256", "LSA", "meaning alone"):
         assert f">{model}<" in shown
 
 
