@@ -237,7 +237,7 @@ def adapt(
     from docemb_lib.corpus.reader import local_paths
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
-    from docemb_lib.runs.store import keep_beside
+    from docemb_lib.runs.store import kept_beside
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -251,8 +251,7 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    keep_beside(out)
-    with written_whole(out) as written:
+    with written_whole(out) as written, kept_beside(out):
         is_short = load_config(resolve(model)).model_type in CONVERTED  # before the texts are read
         texts = [*_read(source, text_field, id_field, skip_bad).values()]
         if is_short:  # converted, not trained
@@ -297,7 +296,7 @@ def embed(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.runs.models import student_embeddings
-    from docemb_lib.runs.store import keep_beside
+    from docemb_lib.runs.store import kept_beside
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import write_embeddings
 
@@ -305,11 +304,10 @@ def embed(
     if out.suffix not in endings:
         raise InputError(f"-o {out}: embeddings and passages need a .parquet file; name one")
     source = given_path(input_, "INPUT")
-    with written_whole(out) as written:
+    with written_whole(out) as written, kept_beside(written):  # of a model of a hub
         texts = _read(source, text_field, id_field, skip_bad)
         of_documents = None
         if passages is None:
-            keep_beside(written)  # those by a model of a hub
             embeddings = student_embeddings(Path(resolve(model)), [*texts.values()])
         else:
             embeddings, of_documents = Student.load(model).embed_documents(
@@ -502,7 +500,7 @@ def evaluate(
     from docemb_lib.runs.models import forms_at
     from docemb_lib.runs.references import references_of
     from docemb_lib.runs.run import Run
-    from docemb_lib.runs.store import keep_beside
+    from docemb_lib.runs.store import kept_beside
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
@@ -513,24 +511,24 @@ def evaluate(
             "id_field": id_field,
             "skip_bad": skip_bad,
         }
-        keep_beside(Path(model))
         loaded = Profile.of_links(given_path(texts or "", "--texts"), links, **fields)
     else:
         loaded = Profile.load(profile)
     chosen = loaded.with_tasks(task, source="--task") if task else loaded
-    run = Run(EVALUATION.name, chosen)
-    run.scorer.check()
-    forms = forms_at(model)
-    labels = {row.label for row in forms.models}  # a model may be a reference, too
-    found = [] if alone else references_of(run, loaded)
-    references = [row for row in found if row.label not in labels]
-    refitted = [forms.adapted] if references and forms.adapted else []
-    final = run.scorer.evaluate(
-        [*forms.models, *references],
-        student=forms.saved,
-        references=[*references, *refitted],
-        metric=metric,
-    )
+    with kept_beside(Path(model)):
+        run = Run(EVALUATION.name, chosen)
+        run.scorer.check()
+        forms = forms_at(model)
+        labels = {row.label for row in forms.models}  # a model may be a reference, too
+        found = [] if alone else references_of(run, loaded)
+        references = [row for row in found if row.label not in labels]
+        refitted = [forms.adapted] if references and forms.adapted else []
+        final = run.scorer.evaluate(
+            [*forms.models, *references],
+            student=forms.saved,
+            references=[*references, *refitted],
+            metric=metric,
+        )
     if as_json:
         frames = {"scores": final.scores, **final.tables}
         print_json({"model": model, **{name: rows_of(frame) for name, frame in frames.items()}})

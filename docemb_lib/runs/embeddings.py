@@ -2,7 +2,7 @@
 
 The embeddings of a model are artefacts of one kind, `embeddings/<model>`, each with the float32
 rows of some texts; the inputs in its manifest are the digests of these texts. Outside of a working
-folder, commands leave them beside the student, see `keep_beside`. Of a student the half of meaning
+folder, commands leave them beside the student, see `kept_beside`. Of a student the half of meaning
 is kept, which does not depend on the collection that it was adapted to.
 
 N: texts; D: width of an embedding.

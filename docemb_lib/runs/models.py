@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -33,7 +34,7 @@ from docemb_lib.evaluation.retrieval import (
 from docemb_lib.runs.embeddings import Embedder, embed_once, teacher_embedder
 from docemb_lib.runs.kinds import Form, Identity, Kind
 from docemb_lib.runs.stages import Teachers
-from docemb_lib.runs.store import keep_beside
+from docemb_lib.runs.store import kept_beside
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, Teacher
 from docemb_lib.teachers.lsa import directions
@@ -263,12 +264,11 @@ def student_forms(name: str, folder: Path) -> StudentForms:
 
 def student_embeddings(student: Path, texts: list[str]) -> np.ndarray:
     """Embed N texts by a student in a folder, or of a hub id: float32 (N, width), each once."""
-    if student.is_dir():
-        keep_beside(student)
-    forms = student_forms(student.name, student)
-    if forms.meaning is None:
-        return forms.saved.embed(texts)
-    return forms.saved.of_any_text.embed(texts)
+    with kept_beside(student) if student.is_dir() else nullcontext():
+        forms = student_forms(student.name, student)
+        if forms.meaning is None:
+            return forms.saved.embed(texts)
+        return forms.saved.of_any_text.embed(texts)
 
 
 def beside_lsa(meaning: Model, dim: int = DIM, weight: float | None = None) -> Model:

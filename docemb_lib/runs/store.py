@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -54,25 +55,30 @@ PACKAGES = (
 
 Build = Callable[[Path], None]  # writes files into a folder
 _opened: set[tuple[Path, int, int]] = set()  # manifests whose files this process has compared
-BESIDE = "DOCEMB_BESIDE"  # the variable that `keep_beside` sets
+_beside: ContextVar[Path | None] = ContextVar("_beside", default=None)  # set by `kept_beside`
 
 
 def outputs() -> Path:
     """The folder `outputs` of the working folder. Raises InputError outside of one.
 
-    There, it is the folder that `keep_beside` has named.
+    There, it is the folder that `kept_beside` has named.
     """
-    beside = None if working_folder() else os.environ.get(BESIDE)
-    return Path(beside) if beside else find_root() / "outputs"
+    beside = None if working_folder() else _beside.get()
+    return beside or find_root() / "outputs"
 
 
-def keep_beside(model: Path) -> None:
-    """Outside of a working folder, let `<model>.embeddings` be the outputs of this process.
+@contextmanager
+def kept_beside(model: Path) -> Iterator[None]:
+    """Outside of a working folder, let `<model>.embeddings` be the outputs, as long as this lasts.
 
     Inside the folder of a student, people would upload them with it.
     """
     path = model.absolute()
-    os.environ[BESIDE] = str(path.with_name(f"{path.name}.embeddings"))
+    before = _beside.set(path.with_name(f"{path.name}.embeddings"))
+    try:
+        yield
+    finally:
+        _beside.reset(before)
 
 
 def relative(path: Path) -> str:

@@ -5,12 +5,12 @@ from jupyter_client.manager import start_new_kernel
 
 BUILD = """
 from pathlib import Path
-from docemb_lib.runs.store import cached, keep_beside
+from docemb_lib.runs.store import cached, kept_beside
 def build(folder):
     print("at work", flush=True)
     time.sleep(60)
-keep_beside(Path(%r))
-cached(%r, {}, build)
+with kept_beside(Path(%r)):
+    cached(%r, {}, build)
 """
 
 

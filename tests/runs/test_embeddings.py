@@ -33,8 +33,8 @@ def embed(texts):
 embeddings.BLOCK = 5
 model = embeddings.Embedder("m", "fp", embed)
 texts = [str(n) for n in range(20)]
-store.keep_beside(Path(sys.argv[1]))
-rows = embeddings.embed_once(model, texts)
+with store.kept_beside(Path(sys.argv[1])):
+    rows = embeddings.embed_once(model, texts)
 assert rows[:, 0].tolist() == list(range(20))
 """
 
@@ -118,11 +118,13 @@ def test_infinite_embeddings_are_refused_and_not_kept(workspace_root):
 def test_outside_of_a_working_folder_embeddings_lie_beside_the_model(
     tmp_path, embedder, monkeypatch
 ):
-    monkeypatch.setenv(store.BESIDE, "elsewhere")  # as another command has left it
-    assert store.outputs() == tmp_path / "workspace" / "outputs"
+    with store.kept_beside(Path("mine")):
+        assert store.outputs() == tmp_path / "workspace" / "outputs"
     monkeypatch.chdir(tmp_path)
-    store.keep_beside(Path("mine"))
-    for texts in (["one", "three"], ["three"]):
-        embed_once(model_of(embedder), texts)
+    with store.kept_beside(Path("mine")):
+        for texts in (["one", "three"], ["three"]):
+            embed_once(model_of(embedder), texts)
+    with pytest.raises(InputError, match="no working folder"):  # it lasts no longer
+        store.outputs()
     assert embedder.asked == [["one", "three"]]
     assert len(list((tmp_path / "mine.embeddings").rglob(ROWS))) == 1

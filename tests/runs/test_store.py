@@ -21,20 +21,20 @@ from docemb_lib.runs.store import cached, folder_of, is_whole, link, revision
 COUNT_BUILDS = """
 import sys, time
 from pathlib import Path
-from docemb_lib.runs.store import cached, keep_beside
+from docemb_lib.runs.store import cached, kept_beside
 
 def build(folder):
     with open(sys.argv[2], "a") as log:
         log.write("built\\n")
     time.sleep(0.5)
 
-keep_beside(Path(sys.argv[1]))
-cached("number", {"n": 42}, build)
+with kept_beside(Path(sys.argv[1])):
+    cached("number", {"n": 42}, build)
 """
 BUILD_SLOWLY = """
 import sys, time
 from pathlib import Path
-from docemb_lib.runs.store import cached, keep_beside
+from docemb_lib.runs.store import cached, kept_beside
 
 def build(folder):
     done = len(list(folder.glob("step*")))
@@ -43,8 +43,8 @@ def build(folder):
         print(step, flush=True)
         time.sleep(30 if step == 1 and done == 0 else 0)
 
-keep_beside(Path(sys.argv[1]))
-cached("slow", {}, build, resumable=True)
+with kept_beside(Path(sys.argv[1])):
+    cached("slow", {}, build, resumable=True)
 """
 
 
@@ -52,8 +52,8 @@ cached("slow", {}, build, resumable=True)
 def shelves(tmp_path, monkeypatch):
     """A store outside of a working folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(store.BESIDE, str(tmp_path / "mine.embeddings"))
-    return tmp_path / "mine.embeddings" / "artefacts"
+    with store.kept_beside(tmp_path / "mine"):
+        yield tmp_path / "mine.embeddings" / "artefacts"
 
 
 @pytest.fixture
