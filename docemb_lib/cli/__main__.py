@@ -10,9 +10,11 @@ import typer
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import PRECISION, asked_precision
 from docemb_lib.cli.commands import (
+    DEFAULTS,
     AsCsv,
     AsJson,
     DryRun,
+    HowRead,
     Parameters,
     ProfileName,
     app,
@@ -40,22 +42,6 @@ Out = Annotated[
 ]
 StudentName = Annotated[
     str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
-]
-TextField = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="The field of a data file that holds the text (default: text); several are joined."
-    ),
-]
-IdField = Annotated[
-    str | None,
-    typer.Option(
-        help="The field of a data file that holds the id; default: id, _id, doc_id, docid, uid or "
-        "uuid, or else the number of the row."
-    ),
-]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out bad rows and files, and say so.")
 ]
 DOCUMENTS = (
     "A folder of .txt/.md files, or a data file: .jsonl, .ndjson, .json, .csv, .tsv (each also "
@@ -197,18 +183,11 @@ def results(
         print_runs(frame)
 
 
-def _read(
-    source: Path, text_field: TextField, id_field: IdField, skip_bad: SkipBad
-) -> dict[str, str]:
+def _read(source: Path, how: HowRead) -> dict[str, str]:
     """Return the texts of a folder or a data file by id."""
     from docemb_lib.corpus.reader import local_documents
 
-    return {
-        document.id: document.text
-        for document in local_documents(
-            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-        )
-    }
+    return {document.id: document.text for document in local_documents(source, **how)}
 
 
 @command("docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student")
@@ -226,9 +205,7 @@ def adapt(
         float | None,
         typer.Option(min=0, max=1, help="Weight of the half of words; default: fitted."),
     ] = None,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
+    how: HowRead = DEFAULTS,
 ) -> None:
     """Fit a student's half of words, mean and weight on a collection; a short encoder becomes a
     student first.
@@ -253,7 +230,7 @@ def adapt(
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
     with written_whole(out) as written, kept_beside(out):
         is_short = load_config(resolve(model)).model_type in CONVERTED  # before the texts are read
-        texts = [*_read(source, text_field, id_field, skip_bad).values()]
+        texts = [*_read(source, how).values()]
         if is_short:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
@@ -279,9 +256,7 @@ def embed(
     ],
     input_: Annotated[str, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
     out: Out,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
+    how: HowRead = DEFAULTS,
     passages: Annotated[
         int | None,
         typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
@@ -305,7 +280,7 @@ def embed(
         raise InputError(f"-o {out}: embeddings and passages need a .parquet file; name one")
     source = given_path(input_, "INPUT")
     with written_whole(out) as written, kept_beside(written):  # of a model of a hub
-        texts = _read(source, text_field, id_field, skip_bad)
+        texts = _read(source, how)
         of_documents = None
         if passages is None:
             embeddings = student_embeddings(Path(resolve(model)), [*texts.values()])
@@ -418,9 +393,7 @@ def explain(
 def audit(
     model: AnyModel,
     corpus: Corpus,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
+    how: HowRead = DEFAULTS,
     as_csv: AsCsv = False,
 ) -> None:
     """Show how many words of long documents a model never reads, and what that changes.
@@ -437,7 +410,7 @@ def audit(
     if (Path(resolve(model)) / STUDENT).is_file():
         mend = "give another model; `docemb embed` says what a student cuts"
         raise InputError(f"{model}: this is a student; {mend}")
-    texts = _read(given_path(corpus, "CORPUS"), text_field, id_field, skip_bad)
+    texts = _read(given_path(corpus, "CORPUS"), how)
     counts = audited(model, pd.Series(texts))
     if as_csv:
         sys.stdout.write(counts.to_csv(index_label="id"))
@@ -471,9 +444,7 @@ def evaluate(
         bool,
         typer.Option("--scored", help="A number in --links says how similar the documents are."),
     ] = False,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
+    how: HowRead = DEFAULTS,
     profile: ProfileName = "tiny",
     task: Annotated[
         list[str] | None,
@@ -505,13 +476,8 @@ def evaluate(
     from docemb_lib.settings.profile import Profile
 
     if texts or links:
-        fields = {
-            "kind": "scored-pairs" if scored else "retrieval",
-            "text_field": text_field or "text",
-            "id_field": id_field,
-            "skip_bad": skip_bad,
-        }
-        loaded = Profile.of_links(given_path(texts or "", "--texts"), links, **fields)
+        kind = "scored-pairs" if scored else "retrieval"
+        loaded = Profile.of_links(given_path(texts or "", "--texts"), links, kind=kind, **how)
     else:
         loaded = Profile.load(profile)
     chosen = loaded.with_tasks(task, source="--task") if task else loaded
@@ -548,9 +514,7 @@ def init(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")
     ] = None,
-    text_field: TextField = None,
-    id_field: IdField = None,
-    skip_bad: SkipBad = False,
+    how: HowRead = DEFAULTS,
 ) -> None:
     """Make this folder a working folder, with notebooks and params.
 
@@ -571,13 +535,7 @@ def init(
     name = out or stem(source.resolve()).strip(".")
     out = Path(f"{name}".removesuffix(".yaml") + ".yaml")
     with written_whole(out) as written:
-        corpus = {
-            "path": str(source.resolve()),
-            "text_field": text_field or "text",
-            "id_field": id_field,
-            "skip_bad": skip_bad,
-        }
-        facts = initial_profile(written, out, corpus, root)
+        facts = initial_profile(written, out, {"path": str(source.resolve()), **how}, root)
     console.print(state)
     print_lines(facts)
 

@@ -4,7 +4,7 @@ import inspect
 import logging
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -35,6 +35,31 @@ DryRun = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+TextField = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The field of a data file that holds the text (default: text); several are joined."
+    ),
+]
+IdField = Annotated[
+    str | None,
+    typer.Option(
+        help="The field of a data file that holds the id; default: id, _id, doc_id, docid, uid or "
+        "uuid, or else the number of the row."
+    ),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out bad rows and files, and say so.")
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="The encoding of the files, e.g. cp1252; default: UTF-8, UTF-16 by its mark."
+    ),
+]
+HowRead = Mapping[str, Any]  # arguments of `local_documents`; a command has an option for each
+OPTIONS = {"text_field": TextField, "id_field": IdField, "skip_bad": SkipBad, "encoding": Encoding}
+DEFAULTS: HowRead = {"text_field": "text", "id_field": None, "skip_bad": False, "encoding": None}
 Value = str | int | float | None  # of a parameter
 
 
@@ -64,13 +89,13 @@ def _options(
 def command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command, which imports itself what takes long to load.
 
-    It gets the option --debug, and an error becomes one line and an exit code. example: a command
-    line, with which its help ends.
+    It gets the option --debug, and in the place of a parameter `how` those of OPTIONS. An error
+    becomes one line and an exit code. example: a command line, with which its help ends.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def wrapped(*args: Any, debug: bool = False, **kwargs: Any) -> None:
+        def wrapped(*args: Any, debug: bool | None, **kwargs: Any) -> None:
             # SIGTERM ends a command as Ctrl-C does: the same command goes on from there.
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             # The warnings of the library become plain lines of stderr.
@@ -79,6 +104,9 @@ def command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]
             tune_environment()
             if errors.is_terminal:  # before the libraries, which take seconds
                 errors.print(f"docemb {function.__name__}: loading", style="dim")
+            given = {name: kwargs.pop(name) or DEFAULTS[name] for name in OPTIONS if name in kwargs}
+            if given:
+                kwargs["how"] = given
             try:
                 asked_precision()  # a wrong value is refused before any work
                 function(*args, **kwargs)
@@ -102,8 +130,11 @@ def command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]
 
         signature = inspect.signature(function)
         kind = inspect.Parameter.KEYWORD_ONLY
-        option = inspect.Parameter("debug", kind, default=False, annotation=Debug)
-        options = [*signature.parameters.values(), option]
+        parameters = dict(signature.parameters)
+        added = {"debug": Debug} | (OPTIONS if parameters.pop("how", None) else {})
+        options = [*parameters.values()]
+        for name, annotation in added.items():
+            options.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
         wrapped.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
         return app.command(cls=Command, epilog=f"Example: {example}")(wrapped)
 

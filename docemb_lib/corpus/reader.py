@@ -1,7 +1,7 @@
 """Reads rows and documents from folders and data files: for commands, corpora and tasks alike.
 
 A table is an iterator of rows, each with its place, its number and its fields. Errors name the
-file, the row, the field and the mend; `Problems` collects several of them, and counts what is
+file, the row, the field and the mend; `Reading` collects several of them, and counts what is
 passed over.
 """
 
@@ -24,7 +24,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.base.errors import InputError, as_line
+from docemb_lib.base.errors import InputError, as_line, repeated
 from docemb_lib.base.files import warn_once
 from docemb_lib.corpus.document import Document
 
@@ -34,8 +34,12 @@ DATA_FILES = ".jsonl, .ndjson, .json, .csv, .tsv (each also .gz) or .parquet"
 TEXTS = (".txt", ".md")  # endings of the files of a folder that are documents
 ABOUT = ("README", "LICENSE", "CHANGELOG")  # texts of a folder that are about it
 IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid")  # fields that may hold an id; the first one
+NUL = "the text holds NUL bytes; in UTF-16 it needs --encoding utf-16-le"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 50_000_000  # characters of a document, which is held in memory several times
+WORD = re.compile(r"\w+")
+# A word at the end of a line and its rest; a bound, because a text may be one word.
+CUT = re.compile(r"\b(\w{1,40})-\r?\n[ \t]*(\w{1,40})\b")
 ROW_INSIDE = re.compile(r"\n.*\t")  # of a value with a tab in its second line or later
 BATCH = 256  # rows of a Parquet file held in memory
 REPORTED = 10  # bad rows and files that are named; the others are counted
@@ -43,15 +47,23 @@ OBJECTS = "write an object with fields on each line, or an array of objects"
 SKIP = "leave out what is bad with --skip-bad (skip_bad: true in a profile)"
 
 
-class Problems:
-    """Counts what is passed over, and collects bad rows and files.
+class Reading:
+    """How files are read: counts what is passed over, and collects bad rows and files.
 
     Args:
         skip_bad: leave out what is bad, and say so, instead of raising its error.
+        encoding: of all files; None: UTF-8, or UTF-16 where its mark stands first.
+
+    Raises InputError for an unknown encoding.
     """
 
-    def __init__(self, *, skip_bad: bool = False) -> None:
+    def __init__(self, *, skip_bad: bool = False, encoding: str | None = None) -> None:
         self.skip_bad = skip_bad
+        self.encoding = encoding
+        try:
+            "".encode(encoding or "utf-8")
+        except LookupError as error:
+            raise InputError(f"encoding: {error}; give one of Python's, e.g. cp1252") from None
         self.bad: list[str] = []  # errors, the first `REPORTED`
         self.left_out: Counter[str] = Counter()  # numbers by kind
 
@@ -126,6 +138,7 @@ def local_documents(
     text_field: str | Sequence[str] = "text",
     id_field: str | None = None,
     skip_bad: bool = False,
+    encoding: str | None = None,
 ) -> Iterator[Document]:
     """Yield the documents of folders (every visible .txt and .md file below them) and data files.
 
@@ -139,13 +152,14 @@ def local_documents(
             numbers of the rows, and a warning says so. If there are several folders and files,
             their paths precede the ids that no field gives.
         skip_bad: leave out bad rows and files, with a warning.
+        encoding: of the files; None: UTF-8, or UTF-16 where its mark stands first.
 
     Raises InputError for a bad row or file (without a text or an id, with a repeated id, not
     readable), and for a place without documents.
     """
     places = local_paths(path)
     top = common_folder(places)
-    problems = Problems(skip_bad=skip_bad)
+    reading = Reading(skip_bad=skip_bad, encoding=encoding)
     ids: set[str] = set()
     for place in places:
         before = len(ids)
@@ -153,15 +167,15 @@ def local_documents(
         source = stem(place)
         is_folder = place.is_dir()
         if is_folder:
-            rows = _folder_rows(place, prefix, problems)
+            rows = _folder_rows(place, prefix, reading)
             names: Sequence[str] = IDS
             texts: Sequence[str] = ["text"]
         else:
-            rows = read_rows(place, problems)
-            names = _id_fields(place, id_field)
+            rows = read_rows(place, reading)
+            names = _id_fields(place, id_field, encoding)
             texts = [text_field] if isinstance(text_field, str) else text_field
         for row in rows:
-            with problems.collecting():
+            with reading.collecting():
                 id = id_of(row, *names) if names else f"{prefix}:{row.number}".removeprefix(":")
                 of_row = row.fields["label"] if is_folder else source
                 document = Document(id, text_of(row, texts), of_row)
@@ -169,37 +183,38 @@ def local_documents(
                 ids.add(id)
                 yield document
         if len(ids) == before:
-            problems.end(place)
-            data = [kind for kind, _ in problems.left_out.most_common() if kind in FORMATS]
+            reading.end(place)
+            data = [kind for kind, _ in reading.left_out.most_common() if kind in FORMATS]
             mend = f"name its files, as in '{place}/**/*{data[0]}'" if data else "add some"
             raise InputError(f"{place}: it holds no document (rows, .txt or .md files); {mend}")
-    problems.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
+    reading.end(places[0] if len(places) == 1 else f"{len(places)} files and folders")
 
 
-def _folder_rows(folder: Path, prefix: str, problems: Problems) -> Iterator[Row]:
+def _folder_rows(folder: Path, prefix: str, reading: Reading) -> Iterator[Row]:
     """Yield the text files of a folder as rows, with prefix and path as their ids."""
     for file in visible_files(folder):
         if file.suffix.lower() not in TEXTS:
-            problems.pass_over(file)
+            reading.pass_over(file)
         elif file.parent == folder and file.stem.upper() in ABOUT:
-            problems.left_out[file.name] += 1
+            reading.left_out[file.name] += 1
         else:
-            with problems.collecting():
-                yield text_row(file, id=(prefix / file.relative_to(folder)).as_posix())
+            with reading.collecting():
+                id = (prefix / file.relative_to(folder)).as_posix()
+                yield text_row(file, reading, id=id)
 
 
-def text_row(file: Path, **fields: str) -> Row:
+def text_row(file: Path, reading: Reading, **fields: str) -> Row:
     """Return a text file as a row with these fields, its text, and its folder as the label."""
     label = well_formed(Path(os.path.abspath(file)).parent.name)
-    text = clean("".join(lines_of(file)))
+    text = clean("".join(lines_of(file, reading.encoding)))
     return Row(str(file), 1, {"text": text, "label": label, **fields})
 
 
-def _id_fields(file: Path, id_field: str | None) -> Sequence[str]:
+def _id_fields(file: Path, id_field: str | None, encoding: str | None) -> Sequence[str]:
     """Return the fields of which one holds the ids; [] where numbers of rows are the ids."""
     if id_field is not None:
         return [id_field]
-    first = first_row(file)
+    first = first_row(file, encoding)
     if first is None or first.get(*IDS) is not None:
         return IDS
     message = "%s: the first row has no id (%s); the numbers of the rows are the ids"
@@ -207,9 +222,9 @@ def _id_fields(file: Path, id_field: str | None) -> Sequence[str]:
     return []
 
 
-def first_row(file: Path) -> Row | None:
+def first_row(file: Path, encoding: str | None) -> Row | None:
     """Return the first row of a data file that is not malformed."""
-    return next(read_rows(file, Problems(skip_bad=True)), None)
+    return next(read_rows(file, Reading(skip_bad=True, encoding=encoding)), None)
 
 
 def _check(document: Document, ids: Collection[str], row: Row) -> None:
@@ -219,7 +234,7 @@ def _check(document: Document, ids: Collection[str], row: Row) -> None:
     if len(document.text) > LONGEST:
         raise row.bad(f"the text has more than {LONGEST:,} characters; cut it into documents")
     if "\0" in document.text:
-        raise row.bad("the text holds NUL bytes; save it again as UTF-8")
+        raise row.bad(NUL)
     if document.id in ids:
         raise row.bad(f"an earlier document has the id {document.id!r}; rename one")
 
@@ -294,47 +309,47 @@ def check_format(file: Path) -> None:
         raise InputError(f"{file}: this is not a data file; give {DATA_FILES}, or a folder")
 
 
-def read_rows(file: Path, problems: Problems) -> Iterator[Row]:
+def read_rows(file: Path, reading: Reading) -> Iterator[Row]:
     """Yield the rows of a file of one of FORMATS.
 
     CSV and TSV begin with a line of column names. JSON is an object on each line, an array of
     objects, or a mapping of objects by their ids, which become the field `id`.
 
-    problems: collects what is malformed.
+    reading: collects what is malformed.
     """
-    with problems.collecting():
+    with reading.collecting():
         check_format(file)
         match file_format(file):
             case ".csv" | ".tsv":
-                items = _table(file)
+                items = _table(file, reading)
             case ".parquet":
                 items = _parquet(file)
             case _:
-                items = _json(file)
-        yield from _numbered(file, items, problems)
+                items = _json(file, reading)
+        yield from _numbered(file, items, reading)
 
 
 def read_table(
-    file: Path, problems: Problems, *, delimiter: str | None = None, named: bool = True
+    file: Path, reading: Reading, *, delimiter: str | None = None, named: bool = True
 ) -> Iterator[Row]:
     """Yield the rows of a table; blank lines are passed over.
 
     Values may be quoted with `"`.
 
     Args:
-        problems: collects rows with broken quoting, or with more or fewer values than names.
+        reading: collects rows with broken quoting, or with more or fewer values than names.
             Reading goes on with the next line. Two columns of one name end it.
         delimiter: None: a tab if the first line has one, or else what cuts it into most values.
         named: whether the first line has the names of the columns; else they are 0, 1, 2.
     """
-    return _numbered(file, _table(file, delimiter, named=named), problems)
+    return _numbered(file, _table(file, reading, delimiter, named=named), reading)
 
 
-def _numbered(file: Path, items: Iterable[Any], problems: Problems) -> Iterator[Row]:
+def _numbered(file: Path, items: Iterable[Any], reading: Reading) -> Iterator[Row]:
     """Yield the rows with the fields in `items`; an error in their place is that of a row."""
-    with problems.collecting():
+    with reading.collecting():
         for number, fields in enumerate(items, 1):
-            with problems.collecting():
+            with reading.collecting():
                 is_whole = isinstance(fields, dict)
                 row = Row(f"{file}, row {number}", number, fields if is_whole else {})
                 if isinstance(fields, ValueError):
@@ -344,9 +359,11 @@ def _numbered(file: Path, items: Iterable[Any], problems: Problems) -> Iterator[
                 yield row
 
 
-def _table(file: Path, delimiter: str | None = None, *, named: bool = True) -> Iterator[object]:
+def _table(
+    file: Path, reading: Reading, delimiter: str | None = None, *, named: bool = True
+) -> Iterator[object]:
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
-    lines = lines_of(file)
+    lines = lines_of(file, reading.encoding)
     first = next(filter(str.strip, lines), "")
     if first.startswith("sep="):  # as Excel writes it
         delimiter = first[4:5].strip("\r\n")
@@ -398,13 +415,13 @@ def _delimiter(line: str, file: Path) -> str:
     return max(",;|" if file_format(file) else ",; ", key=line.count)
 
 
-def _json(file: Path) -> Iterator[object]:
-    lines = filter(str.strip, lines_of(file))
+def _json(file: Path, reading: Reading) -> Iterator[object]:
+    lines = filter(str.strip, lines_of(file, reading.encoding))
     first = next(lines, "[]")
     is_whole = first.strip() == "{" or first.lstrip().startswith("[")
     for text in [first + "".join(lines)] if is_whole else chain([first], lines):
         try:
-            content = json.loads(text)
+            content = json.loads(text, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             yield ValueError(f"this is not JSON ({error}); {OBJECTS}")
             continue
@@ -412,6 +429,14 @@ def _json(file: Path) -> Iterator[object]:
         if inner and all(isinstance(fields, dict) for fields in inner):
             content = [{"id": id} | fields for id, fields in content.items()]
         yield from content if isinstance(content, list) else [content]
+
+
+def _object(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of an object. Raises ValueError for a name that it has twice."""
+    content = dict(fields)
+    if len(content) < len(fields):
+        raise ValueError(f"the field {repeated([name for name, _ in fields])!r} is there twice")
+    return content
 
 
 def _parquet(file: Path) -> Iterator[object]:
@@ -425,28 +450,36 @@ def _parquet(file: Path) -> Iterator[object]:
             yield from batch.to_pylist()
 
 
-def lines_of(file: Path) -> Iterator[str]:
-    """Yield the lines of a file with their ends, in UTF-8, or in UTF-16 with its mark.
+def lines_of(file: Path, encoding: str | None = None) -> Iterator[str]:
+    """Yield the lines of a file with their ends.
 
     A byte order mark at the beginning is dropped, and .gz is unpacked. Raises InputError for a file
     that cannot be read or has another encoding.
+
+    encoding: None: UTF-8, or UTF-16 where its mark stands first.
     """
-    with _whole(file), gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-        encoding = "utf-16" if stream.peek(2)[:2] in UTF_16 else "utf-8-sig"
-        yield from io.TextIOWrapper(stream, encoding, newline="")
+    with (
+        _whole(file, encoding),
+        gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream,
+    ):
+        start = stream.peek(64)[:64]
+        found = "utf-16" if start[:2] in UTF_16 else "utf-8-sig"
+        if b"\0" in start and found != "utf-16" and not encoding:
+            raise InputError(f"{file}: {NUL}")
+        yield from io.TextIOWrapper(stream, encoding or found, newline="")
 
 
 @contextmanager
-def _whole(file: Path) -> Iterator[None]:
+def _whole(file: Path, encoding: str | None = None) -> Iterator[None]:
     """Raise InputError for a file that cannot be read to its end."""
     try:
         yield
     except UnicodeError as error:
         mend = (
-            "save it again, as by `iconv -f WINDOWS-1252 -t UTF-8` from Windows in Western Europe, "
-            "or unpack it if it is compressed"
+            "name its encoding (--encoding; encoding in a profile), cp1252 in Western Europe, or "
+            "unpack it if it is compressed"
         )
-        raise InputError(f"{file}: the file is not in UTF-8; {mend}") from error
+        raise InputError(f"{file}: the file is not in {encoding or 'UTF-8'}; {mend}") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise InputError(
             f"{file}: the file cannot be read ({error}); save it again, whole"
@@ -493,5 +526,17 @@ def well_formed(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Return the text `well_formed` and composed (NFC): an accent is written in one of two ways."""
-    return unicodedata.normalize("NFC", well_formed(text))
+    """Return the text `well_formed` and composed (NFC): an accent is written in one of two ways.
+
+    A word that is cut at the end of a line is joined where the text has it whole elsewhere.
+    """
+    composed = unicodedata.normalize("NFC", well_formed(text))
+    if not CUT.search(composed):
+        return composed
+    words = set(WORD.findall(composed.casefold()))
+
+    def joined(cut: re.Match[str]) -> str:
+        word = cut[1] + cut[2]
+        return word if word.casefold() in words else cut[0]
+
+    return CUT.sub(joined, composed)

@@ -19,7 +19,7 @@ from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
 from docemb_lib.corpus.reader import (
-    Problems,
+    Reading,
     Row,
     common_folder,
     files_in,
@@ -60,6 +60,7 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
         text_field=settings.text_field,
         id_field=settings.id_field,
         skip_bad=settings.skip_bad,
+        encoding=settings.encoding,
     )
     return _sampled(lambda: progress(read(), desc="reading documents", unit="documents"), settings)
 
@@ -210,17 +211,17 @@ def hub_documents(
 def _hashed_documents(source: HubDataset) -> Iterator[Document]:
     """Yield the documents of all rows with a text."""
     name = Path(source.dataset).name  # wikipedia of wikimedia/wikipedia
-    problems = Problems()
+    reading = Reading()
     pairs = hub_rows(source.dataset, source.config, [source.split], streaming=True)
     rows = (row for _, row in pairs)
     for row in progress(rows, desc=f"streaming {name}", unit="rows"):
-        with problems.collecting():
+        with reading.collecting():
             text = text_of(row, [source.text_field])
             if not text.strip():
-                problems.left_out["blank text"] += 1
+                reading.left_out["blank text"] += 1
                 continue
             yield Document(f"{name}/{hash_of(text)[:16]}", text, name)
-    problems.end(source.dataset)
+    reading.end(source.dataset)
 
 
 def hub_rows(

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.reader import Problems, Row, read_table, well_formed
+from docemb_lib.corpus.reader import Reading, Row, read_table, well_formed
 from docemb_lib.evaluation.judged import make_ranking
 from docemb_lib.evaluation.readers import examples_task, source_rows
 from docemb_lib.evaluation.tasks import (
@@ -103,14 +103,14 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     if LISTS in benchmark.files:
         return Retrieval(name, {"test": read_similar_articles(*files)})
     of_paper = benchmark.size is not None
-    problems = Problems(skip_bad=of_paper)
-    rows = _pair_rows(files, problems)
+    reading = Reading(skip_bad=of_paper)
+    rows = _pair_rows(files, reading)
     if not files:
-        rows = source_rows(source, problems, config=benchmark.config)
+        rows = source_rows(source, reading, config=benchmark.config)
     task = examples_task(
         name,
         rows,
-        problems,
+        reading,
         texts=benchmark.texts,
         label=benchmark.label,
         class_of=archive_of if name == "arxiv-abstracts" else str,
@@ -129,10 +129,10 @@ def archive_of(categories: str) -> str:
     return categories.split()[0].split(".")[0]
 
 
-def _pair_rows(files: Sequence[Path], problems: Problems) -> Iterator[tuple[str, Row]]:
+def _pair_rows(files: Sequence[Path], reading: Reading) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a file for each split."""
     for split, file in zip(SPLITS, files, strict=True):
-        for row in read_table(file, problems, delimiter=",", named=False):
+        for row in read_table(file, reading, delimiter=",", named=False):
             fields = {name: text.replace(SEPARATOR, " ") for name, text in row.fields.items()}
             yield split, row._replace(fields=fields)
 
@@ -180,10 +180,10 @@ def read_articles(file: Path) -> dict[str, str]:
     Sour."`; a section without a text is left out. Raises InputError for any other row and for a
     second article of a title.
     """
-    problems = Problems()
+    reading = Reading()
     texts: dict[str, str] = {}
-    for row in read_table(file, problems, delimiter=","):
-        with problems.collecting():
+    for row in read_table(file, reading, delimiter=","):
+        with reading.collecting():
             try:
                 title, literal = row.fields.values()
                 sections = ast.literal_eval(literal)
@@ -197,7 +197,7 @@ def read_articles(file: Path) -> dict[str, str]:
                 problem = f"the title {title!r} stands in an earlier row too"
                 raise InputError(f"{row.where}: {problem}; rename or delete one")
             texts[title] = well_formed(" ".join(parts))
-    problems.end(file)
+    reading.end(file)
     return texts
 
 

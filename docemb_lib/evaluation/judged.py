@@ -11,6 +11,7 @@ place of the grade.
 import logging
 import re
 from collections.abc import Mapping, Set
+from math import isfinite
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +22,7 @@ from docemb_lib.base.files import warn_once
 from docemb_lib.base.prompts import Query
 from docemb_lib.corpus.reader import (
     TEXTS,
-    Problems,
+    Reading,
     clean,
     field_in,
     first_row,
@@ -53,7 +54,12 @@ Texts = Mapping[str, str]  # of documents or queries, by id
 
 
 def read_links(
-    file: Path, known: Set[str], *, scored: bool = False, skip_bad: bool = False
+    file: Path,
+    known: Set[str],
+    *,
+    scored: bool = False,
+    skip_bad: bool = False,
+    encoding: str | None = None,
 ) -> Links:
     """Return the grade of each second id for each first one, 1 where there is none.
 
@@ -65,14 +71,15 @@ def read_links(
             Ids of a folder may lack the endings of its files.
         scored: return scores, which may be any numbers, of known ids, in the place of grades.
         skip_bad: leave out bad rows, with a warning.
+        encoding: of the file, see `local_documents`.
     """
     what, form, wanted = SCORE if scored else GRADE
-    problems = Problems(skip_bad=skip_bad)
+    reading = Reading(skip_bad=skip_bad, encoding=encoding)
     links: Links = {}
     full = {Path(id).with_suffix("").as_posix(): id for id in known if id.endswith(TEXTS)}
     full |= {id: id for id in known}
-    for row in read_table(file, problems, named=False):
-        with problems.collecting():
+    for row in read_table(file, reading, named=False):
+        with reading.collecting():
             values = [clean(value.strip()) for value in row.fields.values()]
             ids = [full.get(value, value) for value in values]
             if row.number == 1 and all(values) and known.isdisjoint(ids):
@@ -85,8 +92,10 @@ def read_links(
                 )
             source = ids[0]
             target = ids[TARGET[len(values)]]
+            if scored:  # both orders are one pair
+                source, target = sorted((source, target))
             grade = values[-1] if len(values) > 2 else "1"
-            if not re.fullmatch(form, grade):
+            if not re.fullmatch(form, grade) or not isfinite(float(grade)):
                 raise row.bad(f"the {what} is {grade!r:.40}; write {wanted}")
             if scored and not known >= {source, target}:
                 raise row.bad(f"no document has the id {source!r} or {target!r}; let the ids agree")
@@ -98,7 +107,7 @@ def read_links(
             if row.number == 1 and len(values) == 3:
                 row_1 = f"{source!r} and {target!r} with the {what} {grade}"
                 warn_once("%s: there are no names of columns; row 1 is read as %s", file, row_1)
-    problems.end(file)
+    reading.end(file)
     if not links:
         raise InputError(f"{file}: it holds no links; write two ids on each line")
     return links
@@ -128,7 +137,9 @@ def judged_task(settings: OwnTask) -> Retrieval | ScoredPairs:
     known = documents.keys() | queries.keys()
     by_split = {}
     for split, file in files_by_split(relevance).items():
-        by_split[split] = read_links(file, known, scored=scored, skip_bad=settings.skip_bad)
+        by_split[split] = read_links(
+            file, known, scored=scored, skip_bad=settings.skip_bad, encoding=settings.encoding
+        )
     if NO_SPLIT in by_split:
         by_split = _drawn(by_split[NO_SPLIT], settings)
     if scored:
@@ -145,11 +156,15 @@ def _texts(file: Path, settings: OwnTask, *, titled: bool) -> dict[str, str]:
     """Return the documents or queries of a file by id. titled: joins a title with the text."""
     fields = settings.text_field
     if titled and isinstance(fields, str):
-        first = first_row(file)
+        first = first_row(file, settings.encoding)
         if first and field_in(first.fields, TITLE):
             fields = [TITLE, fields]
     documents = local_documents(
-        file, text_field=fields, id_field=settings.id_field, skip_bad=settings.skip_bad
+        file,
+        text_field=fields,
+        id_field=settings.id_field,
+        skip_bad=settings.skip_bad,
+        encoding=settings.encoding,
     )
     return {document.id: document.text for document in documents}
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.reader import (
-    Problems,
+    Reading,
     Row,
     clean,
     file_format,
@@ -43,14 +43,14 @@ Example = tuple[str, list[str], str]  # split, one or two texts, class
 
 def labelled_task(settings: OwnTask) -> Classification | Pairs:
     """Return an own classification or pairs task. Raises InputError for files that do not fit."""
-    problems = Problems(skip_bad=settings.skip_bad)
+    reading = Reading(skip_bad=settings.skip_bad, encoding=settings.encoding)
     texts = [[settings.text_field] if isinstance(settings.text_field, str) else settings.text_field]
     if settings.kind == "pairs":
         texts.append([settings.second_field])
     return examples_task(
         settings.name,
-        _own_rows(settings, problems),
-        problems,
+        _own_rows(settings, reading),
+        reading,
         texts=texts,
         label=[settings.label_field],
         where=str(settings.path),
@@ -60,9 +60,9 @@ def labelled_task(settings: OwnTask) -> Classification | Pairs:
     )
 
 
-def _own_rows(settings: OwnTask, problems: Problems) -> Iterator[tuple[str, Row]]:
+def _own_rows(settings: OwnTask, reading: Reading) -> Iterator[tuple[str, Row]]:
     for split, place in files_by_split(settings.path).items():
-        for named, row in source_rows(str(place), problems):
+        for named, row in source_rows(str(place), reading):
             yield split or named, row
 
 
@@ -72,14 +72,14 @@ def files_by_split(given: Path | Mapping[Any, Path]) -> dict[str, Path]:
 
 
 def source_rows(
-    source: str, problems: Problems, *, config: str | None = None
+    source: str, reading: Reading, *, config: str | None = None
 ) -> Iterator[tuple[str, Row]]:
     """Yield the split and the fields of every row of a data set; NO_SPLIT where none is named.
 
     Args:
         source: a data file or a pattern; a folder of data files, or of classes, which hold a text
             in each file; or the id of a data set on a hub.
-        problems: collects bad rows, and counts the files that are passed over.
+        reading: collects bad rows, and counts the files that are passed over.
         config: the subfolder, or the configuration on the hub.
     """
     place = Path(source)
@@ -87,13 +87,13 @@ def source_rows(
     if not files and not place.is_dir():
         yield from hub_rows(source, config, SPLITS, streaming=False)
     for file in {*visible_files(place)} - {*files}:
-        problems.pass_over(file)
+        reading.pass_over(file)
     for file, split in files.items():
         if file_format(file):
-            yield from ((split, row) for row in read_rows(file, problems))
+            yield from ((split, row) for row in read_rows(file, reading))
             continue
-        with problems.collecting():
-            yield split, text_row(file)
+        with reading.collecting():
+            yield split, text_row(file, reading)
 
 
 def dataset_files(source: str, config: str | None = None) -> dict[Path, str]:
@@ -131,7 +131,7 @@ def split_named(name: str) -> str:
 def examples_task(
     name: str,
     rows: Iterable[tuple[str, Row]],
-    problems: Problems,
+    reading: Reading,
     *,
     texts: Sequence[Sequence[str]],
     label: Sequence[str],
@@ -148,7 +148,7 @@ def examples_task(
 
     Args:
         rows: see `source_rows`.
-        problems: collects the rows that are no examples. Where it skips them, rows with a blank
+        reading: collects the rows that are no examples. Where it skips them, rows with a blank
             text are none.
         texts: for each text of an example the fields whose texts are joined.
         label: the names that the field of the label may have.
@@ -160,9 +160,9 @@ def examples_task(
     """
     examples: list[Example] = []
     for split, row in rows:
-        with problems.collecting():
+        with reading.collecting():
             documents = [text_of(row, names) for names in texts]
-            if problems.skip_bad and not all(map(str.strip, documents)):
+            if reading.skip_bad and not all(map(str.strip, documents)):
                 raise row.bad("a text is blank; write one")
             named = row.get(split_field or "split")
             if split == NO_SPLIT and (split_field or named is not None):
@@ -170,7 +170,7 @@ def examples_task(
                 if split not in SPLITS:
                     raise row.wrong(f"one of {', '.join(SPLITS)}", split_field or "split")
             examples.append((split, documents, class_of(_label_of(row, label))))
-    problems.end(where)
+    reading.end(where)
     without = [split for split, _, _ in examples].count(NO_SPLIT)
     if not examples:
         fields = ", ".join(names[0] for names in (*texts, label))

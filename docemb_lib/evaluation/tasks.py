@@ -528,6 +528,12 @@ def warn_of_problems(task: Task) -> None:
     for split, data in task.splits.items():
         examples = texts_of_examples(data)
         problems = {"have no text": ["" in map(str.strip, texts) for texts in examples]}
+        if isinstance(task, HeadTask):
+            classes: dict[frozenset[str], set[object]] = {}
+            for texts, label in zip(examples, task.splits[split].labels, strict=True):
+                classes.setdefault(frozenset(texts), set()).add(label)
+            several = [len(classes[frozenset(texts)]) > 1 for texts in examples]
+            problems["are there with another class, too"] = several
         if isinstance(task, HeadTask) and split != "train":
             train = set(map(frozenset, texts_of_examples(task.splits["train"])))
             leaked = [frozenset(texts) in train for texts in examples]

@@ -209,13 +209,15 @@ class RunIdentity:
         """Compute `inputs`. The section `simde` counts in self-supervised runs only."""
         profile = self.profile
         evaluation = profile.evaluation
-        # Corpora and tasks enter by the fingerprints of their files below. The plan and the
+        # Corpora, tasks and models enter by the fingerprints of their files below. The plan and the
         # parameters do not count.
         excluded: dict[str, Any] = {
             **dict.fromkeys(("plan", "parameters", "notebooks", "corpus"), True),
             "contextual_teachers": {"corpus"},
             "training": NOT_IN_FINGERPRINT,
             "evaluation": {"own_tasks", "benchmarks"},
+            "student": {"model"},  # a folder may move
+            "structural_teacher": {"model"},
             "simde": {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True,
         }
         tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
@@ -225,7 +227,7 @@ class RunIdentity:
             "profile": profile.model_dump(mode="json", exclude=excluded),
             "texts": {str(n): source_inputs(s) for n, s in enumerate(profile.text_sources, 1)},
             "task": {name: task_fingerprint(name, evaluation) for name in tasks},
-            "model": {name: pretrained.fingerprint(name) for name in profile.models},
+            "model": [*map(pretrained.fingerprint, profile.models)],
             "versions": {name: versions[name] for name in versions if name not in UNCOUNTED},
         }
         # A run in the precision that the machine chooses is recognised on any machine.

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.files import digest_of, files_of, fingerprint_of, read_json
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
+from docemb_lib.base.progress import progress
 from docemb_lib.base.prompts import Prompts
+from docemb_lib.base.tokenizing import batched
 from docemb_lib.evaluation.retrieval import (
     Similarities,
     bm25,
@@ -64,6 +67,7 @@ CONTEXTUAL_KINDS = (Kind.DM, Kind.DBOW, Kind.PV, Kind.CORPUS_LSA)
 MODULES = "modules.json"
 STUDENT = "docemb.json"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
+BATCH = 128  # texts of a published model between two reports of its progress
 DIM = 512  # directions at most of what is fitted on a task
 # Files of a student that its embeddings do not depend on: of docemb, and what the training leaves.
 NOT_IN_EMBEDDINGS = {
@@ -390,8 +394,13 @@ def published_model(name: str, prompt: str = "") -> Model:
         model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
         own = Prompts.among(vars(model))
         embeddings = []
-        for before, part in groupby(texts, lambda text: prompt or own.of(text)):
-            embeddings.append(model.encode([*part], prompt=before, show_progress_bar=False))
+        bar: tqdm[str] = progress(desc=f"embedding by {name}", total=len(texts), unit="documents")
+        with bar:
+            for before, part in groupby(texts, lambda text: prompt or own.of(text)):
+                for batch in batched(part, BATCH):
+                    rows = model.encode([*batch], prompt=before, show_progress_bar=False)
+                    embeddings.append(rows)
+                    bar.update(len(rows))
         return np.concatenate(embeddings)
 
     parts = ["sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt]

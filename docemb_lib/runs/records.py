@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from docemb_lib.base.files import write_text
+from docemb_lib.base.files import digest_of, fingerprint_of, write_text
 from docemb_lib.runs.identity import RunIdentity
 from docemb_lib.runs.store import PARTIAL, VERSION, outputs
 from docemb_lib.settings.files import find_root
@@ -75,6 +75,8 @@ class Record:
             write_text(folder / f"{name}.json", table.to_json(orient="records") + "\n")
         fields = {"version": VERSION, **asdict(self)}
         del fields["folder"]
+        fields["tables"] = {name: digest_of(folder / f"{name}.json") for name in tables}
+        fields["checksum"] = fingerprint_of(fields)
         write_text(folder / RECORD, json.dumps(fields, indent=1, ensure_ascii=False) + "\n")
 
     def table(self, name: str = SCORES) -> pd.DataFrame:
@@ -96,8 +98,13 @@ def read(folder: Path) -> Record | None:
         return None
     try:
         fields = json.loads(file.read_text(encoding="utf-8"))
-        if fields.pop("version") != VERSION:
+        checksum = fields.pop("checksum")
+        if fields["version"] != VERSION:
             raise ValueError(f"its version is not {VERSION}")
+        digests = {name: digest_of(folder / f"{name}.json") for name in fields["tables"]}
+        if fingerprint_of(fields | {"tables": digests}) != checksum:
+            raise ValueError("it or a table beside it has been changed")
+        del fields["version"], fields["tables"]
         if fields["notebook"] != folder.parent.name:
             raise ValueError("it is of another notebook")
         return Record(**fields, folder=folder)

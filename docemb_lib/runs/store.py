@@ -38,7 +38,7 @@ from docemb_lib.settings.files import find_root, working_folder
 logger = logging.getLogger(__name__)
 
 # Raise it when the same inputs would give another result, or files of another form.
-VERSION = 15
+VERSION = 16
 PARTIAL = ".partial"  # the end of the name of a folder that is being built
 # The packages that results depend on.
 PACKAGES = (
@@ -64,7 +64,10 @@ def outputs() -> Path:
     There, it is the folder that `kept_beside` has named.
     """
     beside = None if working_folder() else _beside.get()
-    return beside or find_root() / "outputs"
+    folder = beside or find_root() / "outputs"
+    if folder.is_file():
+        raise InputError(f"{folder}: outputs are written there, but this is a file; move it away")
+    return folder
 
 
 @contextmanager

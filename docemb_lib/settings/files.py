@@ -116,6 +116,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+# 010 is ten, and 1:30 no number, as people mean them; in YAML 1.1 they are 8 and 90.
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+
+
 def read_profile_file(path: Path, above: tuple[Path, ...] = ()) -> tuple[Settings, list[Path]]:
     """A profile merged with its bases, and the files that were read, the profile first.
 

@@ -305,7 +305,8 @@ def test_a_parameter_is_read_as_papermill_reads_it():
     given = {
         "lam=0.5": 0.5,
         "lam_by_length=None": None,
-        "documents=30": 30,
+        "documents=030": 30,
+        "seed=1:30": "1:30",
         "student_projection=-": "-",
         "dm=true": True,
         "contextual_projection=16": 16,

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from docemb_lib.corpus import reader
 from docemb_lib.corpus.document import Document
-from docemb_lib.corpus.reader import Problems, Row, local_documents, read_rows, text_of
+from docemb_lib.corpus.reader import Reading, Row, local_documents, read_rows, text_of
 
 RECORDS = [
     {"id": "a", "text": 'She said: "no,\nnever".'},
@@ -34,7 +34,7 @@ def ids(path, **fields):
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
 def test_every_format_gives_the_same_rows(tmp_path, name):
     file = write_rows(tmp_path / name, RECORDS)
-    rows = list(read_rows(file, Problems()))
+    rows = list(read_rows(file, Reading()))
     expected = [Row(f"{file}, row {n}", n, record) for n, record in enumerate(RECORDS, 1)]
     assert rows == expected
 
@@ -71,7 +71,8 @@ def test_every_layout_gives_the_same_documents(tmp_path, name, content):
     [
         ("a.csv", b'id,text\n1,"a" b\n', r"row 1: there is broken quoting up to line 2"),
         ("a.csv", b"id,text\n1,a\n2\n", r"row 2: the row must have 2 values \(id, text\)"),
-        ("a.csv", "id,text\n1,\u00e4\n".encode("latin-1"), "the file is not in UTF-8; save it"),
+        ("a.csv", "id,text\n1,\u00e4\n".encode("latin-1"), "not in UTF-8; name its encoding"),
+        ("a.jsonl", b'{"text": "a", "text": "b"}', r"JSON \(the field 'text' is there twice"),
         ("a.jsonl", b'{"text": "a"}\n{"text"}\n', r"row 2: this is not JSON \(.*\); write an"),
         ("a.json", b'[\n{"text": "a"},\n]', r"row 1: this is not JSON"),
         ("a.json", b'[{"text": "a"}, 1]', r"row 2: this is a value without fields"),
@@ -84,7 +85,8 @@ def test_every_layout_gives_the_same_documents(tmp_path, name, content):
             "row 2: the text is blank; write one, or leave",
         ),
         ("a.jsonl", b'{"id": 7, "text": "a"}\n' * 2, "row 2: an earlier document has the id '7'"),
-        ("folder/b.txt", b"na\0ve", r"b\.txt: the text holds NUL bytes; save it again as UTF-8"),
+        ("folder/b.txt", b"na\0ve", r"b\.txt: the text holds NUL bytes; in UTF-16 it needs"),
+        ("a.csv", "id,text\n1,a\n".encode("utf-16-le"), "holds NUL bytes; in UTF-16 it needs"),
         ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
         (
             "folder/parts/0.parquet",
@@ -102,6 +104,17 @@ def test_what_is_bad_is_named_with_its_place(tmp_path, name, content, message, r
     write_files(tmp_path, {name: content})
     given = tmp_path / name.split("/")[0]
     refused(rf"{given}[:,/].*{message}", read, given)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "shift_jis", "utf-16-le"])
+def test_files_are_read_in_the_encoding_that_is_named(tmp_path, encoding, refused):
+    text = "日本" if encoding == "shift_jis" else "“größer” – ja"
+    rows = f"id,text\n1,{text}\n".encode(encoding)
+    write_files(tmp_path, {"a.csv": rows, "folder/a.txt": text.encode(encoding)})
+    places = [tmp_path / "a.csv", tmp_path / "folder"]
+    assert [document.text for document in read(places, encoding=encoding)] == [text] * 2
+    refused("a.txt: the file is not in ascii; name", read, places[1], encoding="ascii")
+    refused("encoding: unknown encoding: utf-9; give one of", read, places, encoding="utf-9")
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
@@ -136,8 +149,8 @@ def test_a_document_has_a_bounded_length(tmp_path, refused, monkeypatch):
 
 def test_a_table_with_two_columns_of_one_name_is_not_read(tmp_path, refused):
     write_files(tmp_path, {"a.csv": "id,text,text\n1,a,b\n"})
-    problems = Problems(skip_bad=True)
-    assert list(read_rows(tmp_path / "a.csv", problems)) == []
+    reading = Reading(skip_bad=True)
+    assert list(read_rows(tmp_path / "a.csv", reading)) == []
     table = pa.table([["1"], ["a"], ["b"]], ["id", "text", "text"])
     parquet.write_table(table, tmp_path / "a.parquet")
     for name in ("a.csv", "a.parquet"):
@@ -158,6 +171,8 @@ def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_pat
         ({"Text": "other", "text": "this"}, "this"),
         ({"Text": "this", "title": "other"}, "this"),
         ({"text": "e\u0301cole"}, "\u00e9cole"),
+        ({"text": "Vege-\n tables, vegetables"}, "Vegetables, vegetables"),
+        ({"text": "long-\r\nterm, term, long"}, "long-\r\nterm, term, long"),
         ({"text": ["one", "two"]}, "one\n\ntwo"),
         ({"text": "a\ud83db"}, "a\ufffdb"),
         ({"text": "\ud83d\ude00"}, "😀"),

@@ -33,7 +33,11 @@ def test_leaks_and_empty_texts_are_warned_of_in_every_kind_of_task(caplog):
     warn_of_problems(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])}))
     assert caplog.messages == [
         "task t, split train: 1 of 5 examples have no text, the first of which is 4",
+        "task t, split train: 2 of 5 examples are there with another class, too, the first of "
+        "which is 0",
         "task t, split test: 1 of 5 examples have no text, the first of which is 3",
+        "task t, split test: 2 of 5 examples are there with another class, too, the first of "
+        "which is 2",
         "task t, split test: 3 of 5 examples are also in train (leakage), the first of which is 1",
         "task p, split test: 1 of 4 examples have no text, the first of which is 3",
         "task p, split test: 2 of 4 examples are also in train (leakage), the first of which is 1",

@@ -57,6 +57,7 @@ COMMANDS = [
         "m: its config.json cannot be used .*; restore its files",
     ),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
+    ("results", {"outputs": b""}, "outputs: outputs are written there, but this is a"),
     ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: this lies in t and would be read with it"),
 ]
 BAD = ["run", "--profile", "bad"]

@@ -79,6 +79,8 @@ def test_a_run_is_not_done_where_anything_that_counts_has_changed(
         (run.source, "seed = 0", "sed = 0"),
         (run.folder / RECORD, "{", ""),
         (run.folder / RECORD, run.key, "0" * 16),
+        (run.folder / RECORD, '"mean": 0.5', '"mean": 0.9'),
+        (run.folder / "scores.json", "[", "[ "),
     ]
     for file, old, new in changes:
         text = file.read_text()

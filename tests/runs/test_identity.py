@@ -161,7 +161,7 @@ def test_a_run_in_a_precision_that_is_asked_for_is_another_run(small, monkeypatc
     assert Run("05_weighting", small).key == keys["auto"]
 
 
-def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(workspace_root, tmp_path):
+def test_a_run_stays_what_it_is_where_its_files_are_copied_to(workspace_root, tmp_path):
     links = {"test": "links/links.tsv"}
     task = {"name": "mine", "kind": "retrieval", "path": "texts.jsonl", "relevance": links}
     evaluation = {"tasks": ["mine"], "own_tasks": [task]}
@@ -170,14 +170,26 @@ def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(workspac
         "texts.jsonl": [{"id": "a", "text": "one"}],
         "more/b.txt": "two",
         "links/links.tsv": "a\ta\n",
-        "my.yaml": json.dumps({"corpus": corpus, "evaluation": evaluation}),
+        "encoder/config.json": json.dumps({"hidden_size": 384}),
+        "my.yaml": json.dumps(
+            {
+                "corpus": corpus,
+                "evaluation": evaluation,
+                "student": {"model": "./encoder"},
+                "structural_teacher": {"model": "all-MiniLM-L6-v2"},
+            }
+        ),
     }
     there = write_files(tmp_path / "there", files)
     here = shutil.copytree(there, tmp_path / "here", copy_function=shutil.copyfile)
     first, copied = (Run("06_evaluation", Profile.load(at / "my.yaml")) for at in (there, here))
     assert first.key == copied.key
-    (here / "links" / "links.tsv").write_text("a\tother\n")
-    assert Run("06_evaluation", Profile.load(here / "my.yaml")).key != first.key
+    keys = {first.key}
+    for changed in ("links/links.tsv", "encoder/config.json"):
+        with (here / changed).open("a") as file:
+            file.write("\n")
+        keys.add(Run("06_evaluation", Profile.load(here / "my.yaml")).key)
+    assert len(keys) == 3
 
 
 def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(small):

@@ -1,14 +1,13 @@
 """The run of a notebook: its parameters, and what a person's execution leaves."""
 
-import json
 import pickle
 import time
+from dataclasses import replace
 
 import pytest
 from conftest import with_setting
 from matplotlib import pyplot as plt
 
-from docemb_lib.runs import records
 from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import StudentForms, scored_model
@@ -76,9 +75,8 @@ def test_comparable_runs_are_the_finished_ones_of_the_setting_and_the_same_code(
     others.append(Run("05_weighting", with_setting(small, "training", epochs=9)))
     for other in (run, *others):
         record_of(other).write(other.folder, {})
-    file = others[0].folder / records.RECORD
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "sources": {"my_losses.py": "0" * 64}}))
+    of_other_code = replace(record_of(others[0]), sources={"my_losses.py": "0" * 64})
+    of_other_code.write(others[0].folder, {})
     record_of(others[1], status="failed").write(others[1].folder, {})
     assert [record.parameters["lam"] for record in run.comparable()] == [0.4, 0.3]
     assert run.of_record(others[2].record).key == others[2].key

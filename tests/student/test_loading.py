@@ -402,13 +402,18 @@ PROMPTS = {"query": "quick ", "passage": "lazy "}
 QUERIES = list(map(Query, TEXTS))
 
 
-def test_the_prompts_of_an_encoder_are_read_said_and_saved(tmp_path, caplog):
+def test_the_prompts_of_an_encoder_are_read_said_and_saved(tmp_path, caplog, refused):
     stock, folder = encoder_of("xlm-roberta", tmp_path, prompts=PROMPTS)
     student = Student.from_encoder(folder, max_tokens=LIMIT, attention_window=2 * LIMIT)
     ours = student.embed([*TEXTS, *QUERIES], bf16=False)
     expected = [stock.encode(TEXTS), stock.encode_query(TEXTS)]
     np.testing.assert_allclose(ours, np.concatenate(expected), atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 0.01
+    student.tokenizer.model_max_length = 3
+    refused(
+        "prompts: 'lazy ' takes all of the 3 tokens that the student reads", student.embed, ["a"]
+    )
+    student.tokenizer.model_max_length = LIMIT
     assert "encoder: 'lazy ' stands before a document, and 'quick ' before a query" in caplog.text
     student.adapt(["a lazy dog", "the quick fox"] * 9, dim=2)
     student.save(tmp_path / "student")
