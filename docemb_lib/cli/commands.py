@@ -131,7 +131,7 @@ def command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]
         signature = inspect.signature(function)
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters = dict(signature.parameters)
-        added = {"debug": Debug} | (OPTIONS if parameters.pop("how", None) else {})
+        added = (OPTIONS if parameters.pop("how", None) else {}) | {"debug": Debug}
         options = [*parameters.values()]
         for name, annotation in added.items():
             options.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
