@@ -57,7 +57,7 @@ log_to_notebook()
 
 # %%
 from docemb_lib.corpus.installed_docs import installed_docs
-from docemb_lib.corpus.reader import Problems, local_documents, read_rows
+from docemb_lib.corpus.reader import Reading, local_documents, read_rows
 from docemb_lib.evaluation.judged import read_links
 
 
@@ -71,7 +71,7 @@ def read() -> pd.DataFrame:
         grades = read_links(Path(links), {*rows["id"]})
         rows["see_also"] = [tuple(grades.get(id, ())) for id in rows["id"]]
     if file.is_file():
-        fields = pd.DataFrame([row.fields for row in read_rows(file, Problems())])
+        fields = pd.DataFrame([row.fields for row in read_rows(file, Reading())])
         rows = rows.join(fields[[name for name in fields if name not in {*rows, id_field}]])
     return rows
 

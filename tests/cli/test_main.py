@@ -98,7 +98,7 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)
     profile = corpus_profile(write_texts(workspace_root / "t", 40))
     write_files(workspace_root / "t", {"bad.txt": b"caf\0"})
-    refused(docemb("run", "--profile", profile), "bad.txt", "NUL bytes", "UTF-8")
+    refused(docemb("run", "--profile", profile), "bad.txt", "NUL bytes", "UTF-16")
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import write_files, write_rows
 
-from docemb_lib.corpus.reader import Problems
+from docemb_lib.corpus.reader import Reading
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs
 from docemb_lib.evaluation.readers import NO_SPLIT, labelled_task, source_rows, split_in
 from docemb_lib.evaluation.tasks import SPLITS
@@ -156,7 +156,7 @@ def test_without_them_no_split_is_named_and_files_above_the_classes_are_passed_o
     files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", ".git/x/1": "no"}
     # One class is named like a split.
     write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})
-    rows = source_rows(str(tmp_path), Problems())
+    rows = source_rows(str(tmp_path), Reading())
     found = [(split, row.fields["text"], row.fields["label"]) for split, row in rows]
     expected = [("ball", "sport"), ("chip", "tech"), ("bat", "test cricket")]
     assert found == [(NO_SPLIT, *pair) for pair in expected]
