@@ -283,9 +283,7 @@ def write_notebook(workspace_root):
 
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory) -> tuple[Path, Done]:
-    """A workspace after `docemb run`, killed once on its way, then run to its end; made once for
-    all processes.
-    """
+    """A workspace after `docemb run`, made once for all processes."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "whole-run"
     command = [*DOCEMB, "run", "--profile", "small"]
@@ -293,13 +291,6 @@ def whole_run(tmp_path_factory) -> tuple[Path, Done]:
     with FileLock(folder.with_suffix(".lock")):
         if not folder.is_dir():
             make_workspace(folder)
-            first = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
-            )
-            next((line for line in first.stdout if "[2/" in line), None)
-            time.sleep(2)  # the kernel of the next run has started
-            first.kill()
-            first.wait(timeout=60)
             done = subprocess.run(command, capture_output=True, timeout=600, check=False, **options)
             folder.with_suffix(".json").write_text(
                 json.dumps([done.returncode, done.stdout, done.stderr])

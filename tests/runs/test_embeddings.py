@@ -9,7 +9,6 @@ import pytest
 from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.files import MANIFEST
 from docemb_lib.base.prompts import Query
 from docemb_lib.runs import store
 from docemb_lib.runs.embeddings import ROWS, Embedder, embed_once
@@ -93,19 +92,6 @@ def test_two_processes_share_blocks_and_wait_for_each_other_last(tmp_path):
     assert first.communicate(timeout=60)[0] == ""
     assert second.communicate(timeout=60)[0] == ""
     assert [first.returncode, second.returncode] == [0, 0]
-
-
-@pytest.mark.parametrize("name", [ROWS, MANIFEST])
-def test_the_texts_of_a_damaged_block_are_embedded_again(embedder, workspace_root, caplog, name):
-    rows = embed_once(model_of(embedder), ["three", "seven"])
-    (file,) = workspace_root.rglob(name)
-    content = bytearray(file.read_bytes())
-    content[-3] ^= 1
-    file.write_bytes(content)
-    store._opened.clear()  # as in another process
-    np.testing.assert_array_equal(embed_once(model_of(embedder), ["three", "seven"]), rows)
-    assert embedder.asked == [["three", "seven"]] * 2
-    assert f"{file} is damaged" in caplog.text
 
 
 def test_infinite_embeddings_are_refused_and_not_kept(workspace_root):

@@ -3,12 +3,9 @@
 import json
 import os
 import re
-import subprocess
-import sys
 
 import jupytext
 import pytest
-from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import execution, identity, records, store
@@ -187,22 +184,3 @@ def test_an_interrupt_is_no_failure_and_leaves_nothing(fresh, monkeypatch):
         execute(run)
     assert names_in(run.folder.parent) == []
     assert records.EXECUTED not in os.environ
-
-
-EXECUTE = """
-from docemb_lib import Profile, Run
-from docemb_lib.runs.execution import execute
-print(execute(Run.of("05_weighting", Profile.load("small"), lam=0.5)))
-"""
-
-
-@pytest.mark.slow
-def test_of_two_processes_one_executes_a_run_and_the_other_finds_it_done(fresh, workspace_root):
-    run = fresh(f"import time; time.sleep(1)\n{SUCCEEDS}")
-    with FileLock(run.folder.with_name(f".{run.slug}.lock")), pytest.raises(Timeout):
-        execute(run, wait=False)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen([sys.executable, "-c", EXECUTE], **pipes) for _ in range(2)]
-    ends = [process.communicate(timeout=120) for process in both]
-    assert sorted(out for out, _ in ends) == ["False\n", "True\n"], ends
-    assert fresh().is_done

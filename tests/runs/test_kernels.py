@@ -1,26 +1,16 @@
-"""Kernels: their client over real sockets, their environment, and their end."""
+"""Kernels: their client over real sockets, and their environment."""
 
 import ast
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from queue import Empty
 
 import nbformat
-import psutil
 import pytest
 import zmq.asyncio
-from conftest import wait_until
 from jupyter_client.session import Session
 
 from docemb_lib.runs import kernels
-
-RUNNING = """
-from pathlib import Path
-from docemb_lib.runs.kernels import execute_notebook
-execute_notebook(Path("notebooks/05_weighting.ipynb"), Path("copy.ipynb"), {}, print)
-"""
 
 
 @pytest.fixture
@@ -138,14 +128,3 @@ def test_a_copy_shows_its_parameters_once_and_what_was_found_below_its_title(tmp
     (drawn,) = [output for output in picture.outputs if "data" in output]
     assert answer.attachments["found.png"]["image/png"] == drawn.data["image/png"]
     assert kernels.printed([found]) == "λ is 0.7."
-
-
-def test_a_kernel_is_gone_soon_after_its_process_was_killed(notebook, workspace_root):
-    pid = workspace_root / "pid"
-    notebook(f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)")
-    process = subprocess.Popen([sys.executable, "-c", RUNNING], stdout=subprocess.DEVNULL)
-    wait_until(lambda: pid.exists() and pid.read_text())
-    kernel = psutil.Process(int(pid.read_text()))
-    process.kill()
-    process.wait()
-    assert psutil.wait_procs([kernel], timeout=5)[1] == []
