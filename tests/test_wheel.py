@@ -1,11 +1,10 @@
-"""docemb from its wheel: `docemb init` makes a folder in which commands and notebooks work."""
+"""docemb from its wheel: `docemb init` makes a folder in which commands work."""
 
 import json
 import os
 import subprocess
 import sys
 
-import nbformat
 import pytest
 from conftest import AS_A_USER, REPOSITORY, TEXTS, write_texts
 
@@ -91,19 +90,3 @@ def test_the_written_profile_can_run_there(command, working_folder):
     assert done.returncode == 0, done.stderr
     assert "missing:" not in done.stdout
     assert "6 runs, 0 of them already there" in done.stdout
-
-
-def test_the_installed_library_refuses_parameters_of_papermill_in_one_line(command, working_folder):
-    folder, _ = working_folder
-    papermill = "-m papermill 05_weighting.ipynb out.ipynb --no-progress-bar"
-    parameters = "-p profile ../my_docs.yaml -p lam null -p lamm 0.5"
-    done = command(folder / "notebooks", *papermill.split(), *parameters.split())
-    assert done.returncode == 1, done.stderr[-2000:]
-    cells = nbformat.read(folder / "notebooks" / "out.ipynb", as_version=4).cells
-    outputs = [output for cell in cells for output in cell.get("outputs", [])]
-    (error,) = [output for output in outputs if output.output_type == "error"]
-    assert (error.ename, len(error.traceback)) == ("InputError", 1)
-    assert "unknown parameter 'lamm'; did you mean lam?" in error.evalue
-    # The null of YAML is a text here, which a run refuses.
-    (injected,) = [cell.source for cell in cells if cell.source.startswith("# Parameters")]
-    assert 'lam = "null"' in injected

@@ -1,7 +1,5 @@
-"""Speed in bfloat16, the precision of models, malloc, the peak of products, and free memory."""
+"""Speed in bfloat16, the precision of models, and free memory."""
 
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import psutil
@@ -51,35 +49,6 @@ def test_another_precision_is_refused(monkeypatch):
     monkeypatch.setenv("DOCEMB_PRECISION", "bf61")
     with pytest.raises(InputError, match=r"DOCEMB_PRECISION=bf61: set it to auto, bf16 or fp32"):
         uses_bf16("cpu")
-
-
-@pytest.mark.parametrize("largest", [2**31, 0])
-def test_freed_memory_is_kept_where_the_c_library_lets(monkeypatch, largest):
-    seen = []
-
-    def mallopt(parameter, size):
-        seen.append((parameter, size))
-        return int(size <= largest)
-
-    monkeypatch.setattr(hardware.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
-    monkeypatch.setattr(hardware.gc, "set_threshold", lambda *_: None)
-    for name in hardware.ENVIRONMENT:
-        monkeypatch.setenv(name, "1")
-    hardware.tune_environment()
-    assert seen == ([(-3, 2**29), (-1, 2**29)] if largest else [(-3, 2**29)])
-
-
-AT_EXIT = """
-import atexit, gc
-from docemb_lib.base.hardware import tune_environment
-atexit.register(lambda: print(gc.get_freeze_count() > 0))  # after what is registered later
-tune_environment()
-"""
-
-
-def test_a_process_ends_without_a_collection_of_what_it_has_imported():
-    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True)
-    assert done.stdout == "True\n"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a kernel shows when a person presses its stop button."""
+"""What a kernel shows when a person presses its stop button, and of bad input."""
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -50,6 +50,11 @@ def test_a_stopped_build_is_one_line_that_says_what_it_was(stopped, tmp_path, ki
 def test_any_other_stopped_cell_is_one_line(stopped):
     waits = "print('at work', flush=True); time.sleep(60)"
     assert stopped(waits) == ["stopped; run the cell again to go on"]
+
+
+def test_an_input_error_is_one_line(stopped):
+    refuses = "from docemb_lib.base.errors import InputError; raise InputError('lam: too much')"
+    assert stopped(refuses) == ["InputError: lam: too much"]
 
 
 def test_other_errors_keep_their_tracebacks(stopped):

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import docemb, write_files, write_rows
+from conftest import docemb, succeed, write_files, write_rows
 from scipy.spatial.distance import cdist
 
 from docemb_lib.base.pretrained import resolve
@@ -37,9 +37,7 @@ def folder(tmp_path_factory):
 
 def audit(folder, *options):
     fields = ("--text-field", "body", "--id-field", "key")
-    done = docemb("audit", folder / "short", folder / "texts.jsonl", *fields, *options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return succeed("audit", folder / "short", folder / "texts.jsonl", *fields, *options).stdout
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from conftest import labelled_rows, make_workspace, succeed, write_own_task
 
+from docemb_lib.evaluation.uncertainty import holm
 from docemb_lib.runs.kinds import Form
 from docemb_lib.student import Student
 
@@ -58,12 +59,9 @@ def test_tests_and_verdict_are_of_the_student_as_it_is_given(evaluated):
 def test_a_given_student_is_tested_beside_itself_refitted_and_corrected_for_that(tables):
     found = tables()
     assert found["models"].set_index("model")["form"][REFITTED] == Form.REFITTED
-    tests = found["comparison"].query("model == @GIVEN").sort_values("p")
+    tests = found["comparison"].query("model == @GIVEN")
     assert REFITTED in set(tests["reference"])
-    expected = []
-    for place, p in enumerate(tests["p"]):
-        expected.append(max([min(1.0, p * (len(tests) - place)), *expected[-1:]]))
-    assert tests["p_holm"].tolist() == pytest.approx(expected)
+    assert tests["p_holm"].tolist() == pytest.approx(holm(tests["p"].to_numpy()))
 
 
 def test_a_student_alone_is_not_tested_beside_itself_refitted(tables):

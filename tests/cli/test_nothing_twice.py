@@ -92,15 +92,6 @@ def test_embed_takes_documents_of_what_adapt_has_embedded_and_reads_them_again_f
         np.testing.assert_allclose(np.stack(row), passages.embeddings, atol=2e-3)
 
 
-def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folder, forwarded):
-    succeed("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    shutil.rmtree("mine")
-    forwarded.clear()
-    succeed("adapt", student_folder, "texts.jsonl", "-o", "mine", "--dim", "5", "--weight", "0.3")
-    assert forwarded == []
-    assert Student.load("mine").words.vectors.shape[1] == 5
-
-
 def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
     workspace_root, student_folder, forwarded
 ):
