@@ -102,9 +102,6 @@ def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files
 # ---- The tasks of the SimDE paper
 TOPICS = ("sport", "tech")
 ARTICLES = [(f"{topic} article {n}", topic) for n in range(10) for topic in TOPICS]
-NUMBERED = [
-    {"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES
-]
 LINES = "".join(f"{topic},{text}\n" for text, topic in ARTICLES)
 SOURCES = {
     "bbc": {f"bbc/{topic}/{text[-1]}.txt": text for text, topic in ARTICLES},
@@ -129,18 +126,6 @@ def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path, sour
     assert counts == {split: dict.fromkeys(TOPICS, n) for split, n in sizes.items()}
     said = "task bbcnews has 20 documents, and the paper has 2225; scores are not comparable"
     assert said in caplog.text
-
-
-def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path):
-    expected = {"train": ARTICLES[:15], "test": ARTICLES[15:]}
-    # The table holds all of it again, as on the hub.
-    files = {"train.jsonl": NUMBERED[:15], "test.jsonl": NUMBERED[15:], **SOURCES["bbc-text.csv"]}
-    folder = write_files(tmp_path / "folder", files)
-    assert examples_of(benchmark_task("bbcnews", str(folder))) == expected
-    splits = ["train"] * 15 + ["test"] * 5
-    rows = [row | {"split": split} for row, split in zip(NUMBERED, splits, strict=True)]
-    one = write_rows(tmp_path / "one.jsonl", rows)
-    assert examples_of(benchmark_task("bbcnews", str(one))) == expected
 
 
 def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_path, caplog):

@@ -156,10 +156,3 @@ def test_links_of_one_file_are_divided_and_those_of_a_split_are_not(tmp_path, po
     assert drawn.score(tfidf(drawn.texts())).mean == pytest.approx(1)
     assert linked(pool, file, seed=1) != drawn
     assert linked(pool, {"test": file}).splits["test"].queries == list(range(20))
-
-
-def test_the_documents_of_a_task_may_be_a_folder(tmp_path):
-    folder = write_files(tmp_path / "pool", {"a.txt": "one", "sub/b.md": "two"})
-    links = write_files(tmp_path, {"r.tsv": "a.txt\tsub/b.md\n"}) / "r.tsv"
-    data = linked(folder, {"test": links}).splits["test"]
-    assert (data.ids, data.texts, data.relevant) == (["a.txt", "sub/b.md"], ["one", "two"], [[1]])

@@ -109,15 +109,6 @@ def test_an_error_in_a_file_is_named_with_its_row(tmp_path, records, message, re
     refused(rf"a\.jsonl[,:] {message}", task, "classification", file)
 
 
-def test_bad_rows_are_left_out_on_request(tmp_path, refused, caplog):
-    bad = {"text": None, "label": "x"}
-    file = write_rows(tmp_path / "a.jsonl", [*REVIEWS, bad, bad])
-    refused(r"a\.jsonl, row 61: the field 'text' must .*, or leave", task, "classification", file)
-    made = task("classification", file, skip_bad=True)
-    assert sum(len(data.labels) for data in made.splits.values()) == 60
-    assert "a.jsonl: left out: 2 × bad row or file" in caplog.text
-
-
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
     files = dict.fromkeys(["all.csv", "train.csv", "test.csv"], REVIEWS)
     folder = write_files(tmp_path / "t", {"README.md": "", "b.bin": b"", **files})

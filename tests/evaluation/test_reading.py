@@ -100,10 +100,5 @@ def test_the_ending_is_a_ratio_of_means_whose_interval_resamples_documents():
     np.testing.assert_allclose([low, high], np.quantile(drawn, [0.025, 0.975]), atol=0.02)
 
 
-@pytest.mark.parametrize(("moved", "ratio"), [([2, 1, 0], 0), ([2, 0, 2], 1), ([4, 3, 2], 0.5)])
-def test_a_student_that_ignores_endings_has_an_ending_of_zero(moved, ratio):
-    assert ending(np.array(4 * [moved])) == (ratio, ratio, ratio)
-
-
 def test_there_is_no_ending_where_the_first_passage_moves_nothing():
     assert np.isnan(ending(np.zeros((4, 3)))).all()

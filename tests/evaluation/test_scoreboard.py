@@ -24,20 +24,6 @@ def scores() -> pd.DataFrame:
     return boards.score_frame(by_model)
 
 
-def test_the_tidy_frame_has_a_row_for_each_seed_and_further_metric():
-    frame = scores()
-    assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
-    student = frame[frame["model"] == "student"]
-    assert student.drop(columns="model").to_numpy().tolist() == [
-        ["package", "accuracy", 0, 0.7],
-        ["package", "accuracy", 1, 0.9],
-        ["package", "accuracy", 2, 0.8],
-        ["package", "f1_macro", 0, 0.5],
-        ["see-also", "map", 0, 0.5],
-        ["see-also", "mrr", 0, 0.6],
-    ]
-
-
 def test_means_are_over_the_deciding_metrics_of_tasks_for_models_with_all_tasks():
     rows = scores().query("model != 'chunks' or task != 'package'")
     assert boards.mean_over_tasks(rows).to_dict() == pytest.approx(

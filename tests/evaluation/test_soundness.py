@@ -1,10 +1,9 @@
-"""Problems of a task's data, and its statistics by hand and beside the numbers of the thesis."""
+"""Problems of a task's data, and its statistics by hand."""
 
 from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from docemb_lib.evaluation import (
     Classification,
@@ -18,7 +17,6 @@ from docemb_lib.evaluation import (
 from docemb_lib.evaluation.benchmarks import task_lengths, task_statistics
 from docemb_lib.evaluation.tasks import warn_of_problems
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.thesis.values import published
 
 
 def test_leaks_and_empty_texts_are_warned_of_in_every_kind_of_task(caplog):
@@ -106,16 +104,3 @@ def test_lengths_have_a_row_for_both_documents_of_a_pair_and_count_each_text_onc
     assert lengths["n_structural_tokens"].tolist() == [600, 600, 3, 4]
     assert list(lengths.columns) == ["split", "n_structural_tokens", "letters"]
     counter.assert_called_once_with([long(600), long(3), long(4)])
-
-
-def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
-    final, cut = (
-        published("tasks").query(f"protocol == '{name}'") for name in ("final", "validation")
-    )
-    assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
-    assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
-    assert not published("tasks").duplicated(["protocol", "task", "split", "statistic"]).any()
-    table = cut.pivot(index=["task", "split"], columns="statistic", values="value")
-    shares = (table["class_mean"] * table["classes"]).tolist()
-    assert shares == pytest.approx([100] * 11, abs=0.02)  # printed: two digits
-    assert table["examples"].max() == 10_000

@@ -134,17 +134,6 @@ def test_intervals_of_all_metrics_are_in_the_frame():
     assert ((frame["low"] < frame["value"]) & (frame["value"] < frame["high"])).all()
 
 
-def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean():
-    scores = {model: some_scores()[model] for model in ("base", "good")}
-    new = {"new": {"pairs": scores["good"]["pairs"]}}
-    tests = compare(scores | new, "base")
-    assert tests.query("model == 'new'")["task"].tolist() == ["pairs"]
-    columns = ["task", "difference", "p"]
-    of_good = tests.query("model == 'good'")[columns].reset_index(drop=True)
-    pd.testing.assert_frame_equal(of_good, compare(scores, "base")[columns])
-    assert set(compare(new | scores, "new")["task"]) == {"pairs"}
-
-
 @pytest.mark.parametrize("share", [0.4, 0.1])
 @pytest.mark.parametrize("ahead", [0.9, 0.65])
 def test_the_number_of_right_or_wrong_answers_gives_mcnemars_test_its_power(share, ahead):
