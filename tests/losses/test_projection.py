@@ -39,22 +39,14 @@ def test_a_string_builds_its_layers_in_order(spec):
     )
 
 
-def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_none():
-    torch.manual_seed(0)
-    projection = Projection("8(ReLU)x4(softmax)", 3).double()
-    x = torch.randn(5, 3, dtype=torch.float64)
-    (W1, b1), (W2, b2) = (
-        (layer.weight, layer.bias) for layer in projection.layers if isinstance(layer, nn.Linear)
-    )
-    scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
-    torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
+def test_the_identity_computes_nothing():
     projection = Projection("-", 7)
     x = torch.randn(2, 7)
     assert torch.equal(projection(x), x)
     assert list(projection.parameters()) == []
 
 
-def test_further_layers_stand_in_the_order_written_and_dropout_in_training_alone():
+def test_layers_are_computed_in_the_order_written_and_dropout_in_training_alone():
     torch.manual_seed(0)
     projection = Projection("6(norm,softmax,drop0.25)", 4).double()
     x = torch.randn(5, 4, dtype=torch.float64)

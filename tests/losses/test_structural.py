@@ -99,33 +99,17 @@ def test_views_that_do_not_fit_are_refused_with_both_sizes(loss, refused):
         refused(message, loss, *map(torch.zeros, shapes))
 
 
-def test_the_notebook_names_give_their_losses():
-    assert type(structural_loss("mse")) is MSE
-    assert type(structural_loss("cosine")) is Cosine
-    sharp = structural_loss("contrastive", temperature=0.05)
-    assert (type(sharp), sharp.temperature, structural_loss("contrastive").temperature) == (
-        Contrastive,
-        0.05,
-        None,
-    )
-    margin = structural_loss("max-margin", distance="cosine", gamma=0.5)
-    assert (type(margin), margin.distance, margin.gamma) == (MaxMargin, "cosine", 0.5)
-
-
 def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, refused):
     (tmp_path / "distances_of_mine.py").write_text(
         "from docemb_lib.losses import StructuralLoss\n"
         "class Dot(StructuralLoss):\n"
         "    def document_losses(self, student, teacher, keep):\n"
-        "        return -(student * teacher).sum(dim=1)\n"
+        "        return student\n"
         "plain = 1\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     name = Parameters(structural_loss="distances_of_mine:Dot").structural_loss
-    student = torch.ones(3, 2)
-    teacher = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    losses = structural_loss(name)(student, teacher, torch.tensor([1.0, 0.0, 1.0]))
-    assert losses.tolist() == [-3.0, 0.0, -11.0]  # the base class applies the mask
+    assert type(structural_loss(name)).__name__ == "Dot"
     for wrong, message in (
         ("nowhere:Dot", "cannot be imported"),
         ("distances_of_mine:Dott", "distances_of_mine has no class Dott; did you mean Dot"),
