@@ -59,13 +59,7 @@ def test_the_given_layers_are_kept_with_copies_for_global_attention(minilm):
             )
 
 
-def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, modernbert_folder):
-    student = make_student(windows=[8, 16], max_tokens=40)
-    student.save(tmp_path)
-    passed = Student.from_encoder(tmp_path, max_tokens=40)
-    assert (passed.config.attention_window, passed.max_tokens) == ([8, 16], 40)
-    torch.testing.assert_close(passed.state_dict(), student.state_dict(), atol=0, rtol=0)
-    assert Student.from_encoder(tmp_path, layers=[1], max_tokens=40).config.attention_window == [16]
+def test_a_modernbert_stays_as_it_is(modernbert_folder):
     student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
     config = student.config
     assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (
@@ -176,10 +170,6 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    said = "type albert, and a student is longformer or .* modernbert. .* `docemb adapt MODEL "
-    if config.model_type == "roberta":
-        said = "is a short encoder and no student. .* `docemb adapt "
-    refused(said, Student.load, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +220,7 @@ def test_a_longformer_as_published_is_taken_whole(published, texts):
     student = Student.from_encoder(folder)
     assert (loaded.max_tokens, loaded.pooling) == (4096, "mean")
     assert (student.max_tokens, student.config.attention_window) == (4096, [8, 16])
+    assert Student.from_encoder(folder, layers=[1]).config.attention_window == [16]
     for name, weight in stock.state_dict().items():
         assert torch.equal(student.model.state_dict()[name], weight), name
     ids = student.tokenize(texts).sequences

@@ -87,17 +87,6 @@ def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
-def test_a_batch_on_a_cpu_has_at_most_4096_tokens(make_student):
-    student = make_student(windows=[8])
-    sizes = []
-    hook = student.register_forward_pre_hook(
-        lambda module, arguments: sizes.append(sum(arguments[0].sizes))
-    )
-    student.embed(["word " * 500] * 40)
-    hook.remove()
-    assert (sum(sizes), max(sizes)) == (40 * 502, 8 * 502)  # one more would not fit into 4096
-
-
 def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(
     make_student, tmp_path, small_chunks, caplog
 ):

@@ -41,16 +41,6 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     assert np.abs(full - half).max() > 0  # the precisions differ
 
 
-@pytest.mark.parametrize(("asked", "bf16"), [("bf16", True), ("fp32", False)])
-def test_the_environment_chooses_the_precision_of_embeddings(
-    converted, texts, monkeypatch, asked, bf16
-):
-    expected, other = (converted.embed(texts, bf16=chosen) for chosen in (bf16, not bf16))
-    monkeypatch.setenv("DOCEMB_PRECISION", asked)
-    np.testing.assert_array_equal(converted.embed(texts), expected)
-    np.testing.assert_array_equal(converted.embed(texts, bf16=not bf16), other)
-
-
 def test_a_single_string_and_embeddings_that_are_not_finite_are_refused(
     make_student, tmp_path, refused
 ):

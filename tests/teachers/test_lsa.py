@@ -73,17 +73,6 @@ def test_documents_without_weighted_words_have_no_directions(dense, monkeypatch)
     assert not scaled.any()
 
 
-@pytest.mark.parametrize("documents", [2, 3, 7, 60])
-def test_the_weight_of_a_word_is_one_minus_its_entropy_over_the_documents(documents):
-    counts = np.random.default_rng(documents).integers(0, 9, (documents, 40))
-    counts[0] += 1
-    counts[:, 0] = 3  # equally often in all
-    counts[:, 1] = np.arange(documents) == 1  # in one alone
-    weights = lsa.entropy_weights(csr_array(counts.astype(np.float32)))
-    np.testing.assert_allclose(weights, 1 - entropy(counts, base=documents, axis=0), atol=1e-6)
-    assert (weights[0], weights[1]) == (0, 1)
-
-
 def test_a_text_of_words_that_all_documents_hold_equally_often_has_no_embedding():
     texts = [
         f"everywhere {word} {word}"

@@ -11,7 +11,7 @@ import pytest
 from conftest import write_files
 from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
-from docemb_lib.teachers import Compound, ParagraphVector, paragraph_vector, write_words
+from docemb_lib.teachers import Compound, ParagraphVector, paragraph_vector
 
 # Inference by gensim alone, with the very model that was trained: the words, cut by hand; the
 # generator set by hand; pieces weighted by their words. Beside it, the inference of the model that
@@ -66,19 +66,6 @@ def test_embeddings_are_gensims_bit_for_bit_and_those_of_pieces_are_averaged(dm,
     assert len(lines) == len({json.dumps(json.loads(line)[0]) for line in lines}) == len(kinds)
 
 
-def test_words_written_once_serve_several_models(pages, tmp_path):
-    words = write_words(tmp_path / "words", pages[:20], "none")
-    dm, dbow = (
-        ParagraphVector(dm=dm, vector_size=4, epochs=1, preprocess="none") for dm in (True, False)
-    )
-    for model in (dm, dbow):
-        model.fit_words(words, tmp_path / model.label)
-        alone = ParagraphVector(**asdict(model)).fit(pages[:20])
-        assert (alone.fingerprint, alone.fitted) == (model.fingerprint, model.fitted)
-        assert ParagraphVector.load(tmp_path / model.label).fitted == model.fitted
-    assert dm.fitted.texts == dbow.fitted.texts == words.texts
-
-
 def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
     shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     loaded = ParagraphVector.load(tmp_path)
@@ -122,7 +109,7 @@ def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
 
 
-def test_a_compound_is_dm_then_dbow_in_any_order_of_its_members(dm, pages, refused):
+def test_a_compound_is_dm_then_dbow_in_any_order_of_its_members(dm, pages):
     dbow = ParagraphVector(dm=False, vector_size=5, epochs=1, preprocess="none", min_count=3).fit(
         pages
     )
@@ -132,11 +119,6 @@ def test_a_compound_is_dm_then_dbow_in_any_order_of_its_members(dm, pages, refus
     np.testing.assert_array_equal(embeddings[:, 12:], dbow.embed(pages[:4]))
     assert (compound.dim, compound.label) == (17, "DM;12;lowercase;2+DBOW;5;None;3")
     assert compound.fingerprint == Compound([dm, dbow]).fingerprint
-    refused(
-        "DBOW;100;lowercase;2: it is not trained",
-        Compound([dm, ParagraphVector(dm=False)]).embed,
-        ["text"],
-    )
 
 
 OPTIONS = {
@@ -201,22 +183,6 @@ def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, document
     np.testing.assert_allclose(
         [given["end_alpha"] for given in asked[:4]], [0.018775, 0.01255, 0.006325, 0.0001]
     )
-
-
-def test_words_past_ten_thousand_are_trained(tmp_path):
-    """The order of the words past 10,000 makes a difference, as it does not for gensim alone."""
-    beginning = ["a", "b", "c", "d"] * 2500
-    rest = ["a", "b", "c", "d"] * 50
-    ours = []
-    alone = []
-    for key, words in (("given", beginning + rest), ("sorted", beginning + sorted(rest))):
-        file = write_words(tmp_path, [" ".join(words)], "none").file
-        paragraph_vector.train(file, tmp_path, key, OPTIONS)
-        model = paragraph_vector.load_model(tmp_path, key, tuple(OPTIONS.items()))
-        ours.append(model.syn1neg)
-        alone.append(in_one_call([words]).syn1neg)
-    assert not np.array_equal(ours[0], ours[1])
-    np.testing.assert_array_equal(alone[0], alone[1])
 
 
 @pytest.mark.parametrize("options", KINDS)

@@ -4,7 +4,6 @@ is refused.
 
 import importlib
 import random
-import re
 import signal
 from contextlib import contextmanager
 from functools import cache
@@ -138,19 +137,6 @@ def test_a_second_ctrl_c_ends_at_once_and_the_run_goes_on_from_its_last_checkpoi
         distil.train(tmp_path / "stopped", **settings)
     assert saved(tmp_path / "stopped") == ["checkpoint-4"]
     assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
-
-
-def test_the_bar_of_a_run_that_goes_on_begins_there_without_a_warning(
-    tmp_path, distil, pressed, caplog, capsys
-):
-    with pressed(3), pytest.raises(Stopped):
-        distil.train(tmp_path, **FEW)
-    caplog.clear()
-    capsys.readouterr()
-    distil.train(tmp_path, **FEW)
-    states = re.findall(r"training\b.*?(\d+)/(\d+) updates", capsys.readouterr().err)
-    assert states[0] == ("3", str(UPDATES))
-    assert not [record for record in caplog.records if "do not match" in record.getMessage()]
 
 
 def test_an_echo_of_ctrl_c_from_a_launcher_is_no_second_one(tmp_path, distil, pressed, saved):

@@ -48,12 +48,6 @@ def test_history_has_a_row_for_each_update(history):
     assert [row["step"] for row in history.train] == list(range(1, 13))
 
 
-def test_history_has_validations_from_first_to_last_and_none_twice(history):
-    steps = [row["step"] for row in history.validation]
-    assert (steps[0], steps[-1]) == (0, 12)
-    assert steps == sorted(set(steps))
-
-
 @pytest.mark.parametrize(
     ("validations", "steps"), [(2, [0, 12]), (3, [0, 6, 12]), (6, [0, 3, 6, 9, 12])]
 )
