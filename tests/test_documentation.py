@@ -98,13 +98,6 @@ def test_python_on_a_page_is_python_and_its_imports_are_there(page):
                 exec(compile(ast.Module([node], []), page.name, "exec"), {})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_on_a_page_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
-
-
 @pytest.mark.parametrize("name", WITH_EXAMPLES.split())
 def test_the_examples_of_docstrings_run(name):
     found = doctest.testmod(import_module(f"docemb_lib.{name}"), extraglobs={"torch": torch})

@@ -187,16 +187,3 @@ def test_rounds_are_those_of_figure_5_3(table_5_7, names_of):
         assert {row: means[row] for row in expected} == pytest.approx(expected, abs=4e-4)
         shown = [float(text) for text in names_of(ax.texts)]
         assert shown == pytest.approx([*means.values()], abs=6e-4)
-
-
-RANKED = {  # orders as printed, the best first
-    "MAP": ["only-MSE", "SBERT", "MSE-contextual", "cosine-masked", "PV", "Longformer", "DM"],
-    "MRR": ["cosine-masked", "only-MSE", "MSE-contextual", "SBERT", "PV", "Longformer", "DM"],
-}
-
-
-def test_retrieval_has_a_panel_per_metric_in_the_order_of_the_means(names_of, table_5_7):
-    rows = table_5_7[table_5_7["metric"].isin(["map", "mrr"])]
-    figure = figures.plot_rows(rows.drop_duplicates(["model", "task", "metric"]), panel="metric")
-    shown = {ax.get_xlabel(): names_of(ax.get_yticklabels()) for ax in figure.axes}
-    assert shown == RANKED

@@ -1,6 +1,5 @@
 """One palette, one size of text, and one short name for a model."""
 
-import re
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -11,33 +10,11 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from docemb_lib import figures
-from docemb_lib.figures import PALETTE, colour_of, names, short_names
+from docemb_lib.figures import names, short_names
 from docemb_lib.runs.kinds import Form, Identity, Kind
 from docemb_lib.runs.models import scored_model
 from docemb_lib.settings.labels import student_name
 from docemb_lib.settings.parameters import Parameters
-
-
-def test_what_notebooks_call_is_there(request):
-    called = set()
-    for path in (request.config.rootpath / "notebooks").glob("*.py"):
-        called |= set(re.findall(r"\bfigures\.(\w+)", path.read_text()))
-    assert called <= set(figures.__all__)
-
-
-COLOURS = {
-    Kind.STUDENT: "student",
-    Kind.UNTRAINED: "untrained",
-    Kind.SBERT_TRUNCATED: "structural",
-    Kind.PUBLISHED: "structural",
-    Kind.PV: "contextual",
-    Kind.TASK_LSA: "floor",
-}
-
-
-@pytest.mark.parametrize("kind", COLOURS)
-def test_every_kind_of_model_has_its_colour(kind):
-    assert colour_of(kind.value) == PALETTE[COLOURS[kind]]
 
 
 @pytest.mark.parametrize(

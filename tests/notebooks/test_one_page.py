@@ -1,6 +1,5 @@
 """The page that holds the whole method: what it says of itself, and that it runs to its end."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -29,21 +28,6 @@ def test_the_library_is_imported_in_the_last_section_only():
     before, after = map("\n".join, codes)
     assert "docemb_lib" not in before
     assert "from docemb_lib" in after
-
-
-def test_a_definition_has_at_most_25_lines():
-    lengths = {}
-    for source in CODE:
-        for node in ast.parse(source).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                lengths[node.name] = node.end_lineno - node.lineno + 1
-    assert len(lengths) > 10
-    assert max(lengths.values()) <= 25
-
-
-def test_there_are_at_most_ten_words_for_a_line_of_code():
-    words = sum(len(re.findall(r"\w+", text)) for text in PROSE)
-    assert words <= 10 * sum(len(lines_of(source)) for source in CODE)
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,10 @@
 """The notebook on one's own documents: its definitions, and what it finds in a small collection."""
 
-import ast
 import random
 import re
 from collections import Counter
 from math import log
-from pathlib import Path
-from typing import Any
 
-import jupytext
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,11 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from docemb_lib.student import Student
 
-FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-CELLS = jupytext.read(FOLDER / "09_own_documents.py").cells
-CODE = [cell.source for cell in CELLS if cell.cell_type == "code"]
-NODES = [node for source in CODE for node in ast.parse(source).body]
-DEFINITIONS = [node for node in NODES if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+NOTEBOOK = "09_own_documents.py"
 WORDS = {
     "fruit": ["apple", "pear", "plum", "cherry", "orchard", "juice", "harvest", "tree", "ripe"],
     "train": ["station", "rail", "ticket", "wheel", "engine", "driver", "signal", "track", "bus"],
@@ -29,14 +21,19 @@ WORDS = {
 PER_TOPIC = 20
 
 
-def defined(name: str, **names: Any) -> Any:
-    """A function of the notebook, which finds `names` as its globals."""
-    (node,) = [node for node in DEFINITIONS if node.name == name]
-    exec(compile(ast.Module([node], []), f"{name} of the notebook", "exec"), names)
-    return names[name]
+@pytest.fixture
+def given(defined):
+    """A function of the notebook by its name, which finds `names` as its globals."""
+
+    def function(name, **names):
+        found = getattr(defined, name)
+        found.__globals__.update(names)
+        return found
+
+    return function
 
 
-def test_words_of_groups_are_those_of_a_plain_loop_over_class_tfidf():
+def test_words_of_groups_are_those_of_a_plain_loop_over_class_tfidf(given):
     texts = ["red red blue", "red green", "green green blue", "green yellow yellow yellow"]
     group_of = np.array([0, 0, 1, 1])
     counts: dict[int, Counter[str]] = {0: Counter(), 1: Counter()}
@@ -51,7 +48,7 @@ def test_words_of_groups_are_those_of_a_plain_loop_over_class_tfidf():
             for word in overall
         }
         expected.append(sorted(weights, key=lambda word: (-weights[word], word))[:2])
-    class_tfidf = defined("class_tfidf", counter=CountVectorizer(), texts=texts, np=np)
+    class_tfidf = given("class_tfidf", counter=CountVectorizer(), texts=texts)
     assert class_tfidf(group_of, words=2) == [", ".join(words) for words in expected]
 
 
@@ -62,35 +59,35 @@ def rows() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_as_many_documents_are_drawn_as_asked_for_and_none_twice(rows, count):
-    drawn = defined("draw", seed=0, pd=pd)(rows, count)
+def test_as_many_documents_are_drawn_as_asked_for_and_none_twice(given, rows, count):
+    drawn = given("draw", seed=0, pd=pd)(rows, count)
     assert len(set(drawn["id"])) == len(drawn) == count
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_documents_are_drawn_with_those_that_they_refer_to_and_come_first(rows, seed):
-    drawn = defined("draw", seed=seed, pd=pd)(rows, 5)["id"].tolist()
+def test_documents_are_drawn_with_those_that_they_refer_to_and_come_first(given, rows, seed):
+    drawn = given("draw", seed=seed, pd=pd)(rows, 5)["id"].tolist()
     assert {*drawn[:2]} == {"a", "c"}
     first = rows["id"].sample(frac=1, random_state=seed).iloc[0]
     with_first = {"a": {"a", "b"}, "c": {"c", "d"}}.get(first, {first})
-    assert with_first <= {*defined("draw", seed=seed, pd=pd)(rows, 2)["id"]}
+    assert with_first <= {*given("draw")(rows, 2)["id"]}
 
 
-def test_close_pairs_are_those_of_a_plain_loop():
+def test_close_pairs_are_those_of_a_plain_loop(given):
     Y = np.random.default_rng(0).normal(size=(8, 3))
     Y /= np.linalg.norm(Y, axis=1, keepdims=True)
     ids = pd.DataFrame({"id": list("abcdefgh")})
-    found = defined("close_pairs", Y=Y, np=np, pd=pd, collection=ids)(count=5)
+    found = given("close_pairs", Y=Y, pd=pd, collection=ids)(count=5)
     pairs = [(Y[i] @ Y[j], "abcdefgh"[i], "abcdefgh"[j]) for i in range(8) for j in range(i + 1, 8)]
     expected = [pair[1:] for pair in sorted(pairs, reverse=True)[:5]]
     assert list(zip(found["first"], found["second"], strict=True)) == expected
 
 
-def test_nearest_documents_have_the_largest_cosines():
+def test_nearest_documents_have_the_largest_cosines(given):
     Y = np.eye(4)
     texts = ["one", "two", "three", "four"]
     collection = pd.DataFrame({"id": texts})
-    nearest = defined("nearest", Y=Y, np=np, pd=pd, texts=texts, collection=collection)
+    nearest = given("nearest", Y=Y, pd=pd, texts=texts, collection=collection)
     assert nearest(np.array([0.1, 0.9, 0.4, 0.0]), k=3)["id"].tolist() == ["two", "three", "one"]
 
 

@@ -84,18 +84,3 @@ def test_saving_in_jupyterlab_changes_the_script_too(pair):
     model["content"]["cells"].append(nbformat.v4.new_code_cell("documents_seen = 42"))
     manager.save(model, notebook.name)
     assert "\ndocuments_seen = 42" in script.read_text(encoding="utf-8")
-
-
-def test_a_notebook_with_conflicts_is_made_anew_from_its_script(pair):
-    script, broken = pair
-    good = nbformat.read(broken, as_version=4)
-    broken.write_text("<<<<<<< ours\n" + broken.read_text(encoding="utf-8"), encoding="utf-8")
-    jupytext.cli.jupytext(["--to", "ipynb", str(script)])
-    again = nbformat.read(broken, as_version=4)
-    for found, expected in zip(again.cells, good.cells, strict=True):
-        assert (found.cell_type, found.source, found.metadata) == (
-            expected.cell_type,
-            expected.source,
-            expected.metadata,
-        )
-    assert again.metadata == good.metadata

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import NotingEmbedder
+from sklearn.preprocessing import normalize
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.prompts import Prompts
@@ -27,10 +28,6 @@ from docemb_lib.student import Student
 from docemb_lib.student.words import partially_whitened
 
 STUDENT = Identity(Kind.STUDENT, name="lengths")
-
-
-def unit(X):
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
@@ -77,10 +74,10 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     models = {model.label: model for model in on_task_models(SBERTModels(*teachers), None)}
     lead = models["SBERT over chunks and lead"]
     joined = models["SBERT over chunks and lead ⊕ LSA"]
-    expected = unit(both[0]) + unit(both[1])
+    expected = normalize(both[0]) + normalize(both[1])
     np.testing.assert_allclose(lead.embed(texts), expected, atol=1e-6)
     assert (lead.identity.fitted_on, joined.identity.fitted_on) == ("", "task")
-    meaning = unit(joined.on_texts(texts)[:, :3])
+    meaning = normalize(joined.on_texts(texts)[:, :3])
     np.testing.assert_allclose(meaning, partially_whitened(torch.tensor(expected)), atol=1e-5)
 
 

@@ -37,12 +37,6 @@ def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, se
     assert [run.notebook for run in runs_of(plan_of(runs, **selection))] == notebooks
 
 
-def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused):
-    refused("notebook '99' is unknown .allowed: 01_corpus", plan_of, LINES, only="99")
-    said = "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"
-    refused(said, plan_of, LINES, first="06")
-
-
 def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(plan_of):
     plan_of("[{notebook: 05_weighting, lam: 0.3}, {notebook: 06_evaluation, profile: other.yaml}]")
     planned = Profile.load("planned")

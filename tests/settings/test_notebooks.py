@@ -14,22 +14,6 @@ def test_a_notebook_takes_and_fixes_known_parameters_and_none_twice(notebook):
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("property_", "names"),
-    [
-        ("trains", tuple(REGISTRY)[2:]),
-        ("self_supervised", ("07_simde",)),
-        ("final", ("06_evaluation", "07_simde")),
-        ("beside_contextual", tuple(REGISTRY)[3:]),
-        ("has_words", ("06_evaluation",)),
-        ("fits_paragraph_vector", ("02_paragraph_vector",)),
-    ],
-)
-def test_notebooks_are_known_by_what_they_do(property_, names):
-    have = [notebook.name for notebook in REGISTRY.values() if getattr(notebook, property_)]
-    assert tuple(have) == names
-
-
 @pytest.mark.parametrize("name", ["00", "09_own_documents"])
 def test_a_notebook_that_makes_no_run_is_refused_with_the_way_to_execute_it(refused, name):
     refused("make no run of a profile: open them in JupyterLab", notebooks.notebook_named, name)

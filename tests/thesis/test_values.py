@@ -8,7 +8,7 @@ from docemb_lib.runs.grids import grid
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final_name, published
+from docemb_lib.thesis.values import FIGURES, ThesisValues, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # of the grid `final`, in its order
@@ -24,25 +24,6 @@ COSINE_WEIGHTING = {
 
 def figure(name, number):
     return published(name).query(f"source == 'figure {number}'").set_index("label")
-
-
-@pytest.mark.parametrize(
-    ("name", "number", "students", "best"),
-    [
-        ("structural_losses", "4.2", 2, "cosine"),
-        ("structural_losses", "4.3", 11, "max-margin;MSE;γ=1.0"),
-        ("projections", "4.7", 16 + 1, "only-structural;cosine"),
-        ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
-        ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"),
-        ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
-        ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"),
-        ("weighting", "4.12", 4, "only-structural;mm-MSE"),
-    ],
-)
-def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
-    rows = figure(name, number)
-    assert (rows["kind"] == "student").sum() == students
-    assert rows["value"].idxmax() == best
 
 
 def test_the_legend_is_the_thesis_alone_only_with_its_tasks_and_models():
@@ -194,19 +175,6 @@ def test_a_student_of_another_form_has_no_name_of_the_thesis(section, changed):
     other = with_setting(thesis, section, **changed)
     assert final_name(Run.of("06_evaluation", thesis, **grid("final")[0])) == STUDENTS[0]
     assert final_name(Run.of("06_evaluation", other, **grid("final")[0])) is None
-
-
-def test_baselines_have_the_names_of_table_5_7():
-    names = {
-        Kind.UNTRAINED: "Longformer",
-        Kind.SBERT_TRUNCATED: "SBERT",
-        Kind.SBERT_CHUNKS: None,
-        Kind.DM: "DM",
-        Kind.DBOW: None,
-        Kind.PV: "PV",
-        Kind.TFIDF: None,
-    }
-    assert {kind: baseline_name(kind, Form.SAVED) for kind in names} == names
 
 
 def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):

@@ -1,4 +1,4 @@
-"""Data that notebooks show of a run: corpus, tasks, losses, students, probes."""
+"""Data that notebooks show of a run: losses, students, probes."""
 
 from importlib import import_module
 from types import SimpleNamespace
@@ -9,7 +9,6 @@ import pytest
 from datasets import Dataset
 
 from docemb_lib import views
-from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import Versions
 from docemb_lib.runs.embeddings import Embedder
 from docemb_lib.runs.kinds import Identity, Kind
@@ -28,44 +27,6 @@ def make_run(workspace_root):
         return Run.of(notebook, profile, **parameters)
 
     return make
-
-
-@pytest.fixture
-def described(make_run):
-    """A run of 01_corpus with one task of invented documents.
-
-    The structural teacher counts letters.
-    """
-    evaluation = Profile.load("small").evaluation.model_copy(
-        update={"tasks": ["package"], "sweep_tasks": ["package"]}
-    )
-    run = make_run("01_corpus", changes={"evaluation": evaluation})
-    counter = SimpleNamespace(
-        count_tokens=lambda texts: [200 * len(text) for text in texts], max_text_tokens=256
-    )
-    task = Classification(
-        "package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])}
-    )
-    run.corpus = SimpleNamespace(fingerprint="corpus")
-    run.teachers = SimpleNamespace(sbert=lambda long: counter)
-    run.scorer = SimpleNamespace(task={"package": task}.get)
-    return run
-
-
-def test_each_task_is_described_once(described, monkeypatch):
-    monkeypatch.setattr(
-        "docemb_lib.student.count_tokens",
-        lambda model, texts: [len(text.split()) for text in texts],
-    )
-    statistics, lengths = views.described_tasks(described)
-    assert lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
-    assert set(lengths["task"]) == {"package"}
-    value = statistics.set_index(["split", "statistic"])["value"]
-    assert value["train", "examples"] == 4
-    assert value["train", "over_384"] == 75  # 200 tokens a letter: all but "a"
-    described.scorer.task = None  # a second count would fail
-    monkeypatch.setattr(benchmarks, "task_lengths", None)
-    pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
 
 
 def test_a_sentence_says_whether_training_lowered_the_validation_loss(make_run):

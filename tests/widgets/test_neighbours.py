@@ -52,12 +52,6 @@ def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(spaces, po
         np.testing.assert_allclose(nearest, [cosines[other] for other in expected], atol=1e-6)
 
 
-def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces, pool):
-    nearest = pool.neighbours({model: 7 * X[3] for model, X in spaces.items()}, 2)
-    assert [cosines.index[0] for cosines in nearest.values()] == [3, 3]
-    assert [cosines.iloc[0] for cosines in nearest.values()] == pytest.approx([1, 1])
-
-
 @pytest.mark.parametrize(
     ("words", "rows"),
     [("GRAPHS", [1, 3, 5, 7]), ("D7", [7]), ("nowhere", [])],
