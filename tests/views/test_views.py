@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from datasets import Dataset
 
 from docemb_lib import views
 from docemb_lib.evaluation.probes import Versions
@@ -170,21 +169,3 @@ def named(name, embed, kind=Kind.STUDENT):
 def by_text(name, embed):
     """A student that embeds single texts by a function."""
     return named(name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
-
-
-@pytest.mark.parametrize(("given", "teacher"), [("LSA", "LSA"), (None, "PV")])
-def test_embeddings_before_are_of_the_untrained_student_and_contextual_teacher(
-    make_run, given, teacher
-):
-    run = make_run("04_projections", contextual_teacher=given, documents=3)
-    texts = {"text": ["a", "b b", "c c c", "not read"]}
-    run.corpus = SimpleNamespace(split=lambda _: Dataset.from_dict(texts))
-    run.untrained = by_text("f1", lambda text: [len(text)])
-    run.teachers = SimpleNamespace(
-        contextual=lambda name: name,
-        embeddings=lambda name, split, rows: np.full((rows, 2), len(name + split)),
-    )
-    y, c = views.embeddings_before(run)
-    assert y.tolist() == [[1], [3], [5]]
-    assert c.tolist() == [[len(teacher) + 5] * 2] * 3
-    assert c.dtype == np.float32
