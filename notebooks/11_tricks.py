@@ -28,8 +28,8 @@
 encoder = "all-MiniLM-L6-v2"  # a short encoder: a folder or a hub id
 packages = {"arrays": "numpy, scipy", "learning": "sklearn, pandas"}  # collections: the documentation of some packages
 collections = {}  # further ones, {name: [a folder or data file of texts, a file with two ids a line]}
-documents = 300  # most documents of a collection, drawn at random with those that they refer to
-max_tokens = 4096  # most tokens of a document that are read
+documents = 150  # most documents of a collection, drawn at random with those that they refer to
+max_tokens = 2048  # most tokens of a document that are read
 temperature = 0.8  # of the softmax in each attention; 1 changes nothing
 reread = None  # the collections that are read with a temperature and stretched positions, too; None: all
 kept = None  # a folder for what the encoder has read, so that it reads once; None: it reads anew

@@ -474,6 +474,8 @@ def _whole(file: Path, encoding: str | None = None) -> Iterator[None]:
     """Raise InputError for a file that cannot be read to its end."""
     try:
         yield
+    except InputError:
+        raise
     except UnicodeError as error:
         mend = (
             "name its encoding (--encoding; encoding in a profile), cp1252 in Western Europe, or "

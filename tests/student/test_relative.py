@@ -1,6 +1,6 @@
 """MPNet as a student: its biases are those of the stock model, in every form of the forward pass.
 
-The tests of the published model need its folder, in the variable DOCEMB_MPNET.
+The tests of the published model need its folder, see `tests/fetch_mpnet.py`.
 """
 
 import os
@@ -64,7 +64,7 @@ def mpnet(request, random_mpnet):
     if request.param == "random":
         return random_mpnet, LIMIT
     if "DOCEMB_MPNET" not in os.environ:
-        pytest.skip("DOCEMB_MPNET names no folder of all-mpnet-base-v2")
+        pytest.skip("DOCEMB_MPNET names no folder of all-mpnet-base-v2: tests/fetch_mpnet.py")
     return os.environ["DOCEMB_MPNET"], 384
 
 
