@@ -499,7 +499,7 @@ def evaluate(
         frames = {"scores": final.scores, **final.tables}
         print_json({"model": model, **{name: rows_of(frame) for name, frame in frames.items()}})
         return
-    print_evaluation(final, metric)
+    print_evaluation(final)
     if len(final.comparison):
         tests = test_board(final.comparison.query("model == @final.student")).reset_index()
         title = f"Paired tests of {final.student} (Holm-corrected p; no word: no difference shown)"

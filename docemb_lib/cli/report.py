@@ -7,7 +7,8 @@ import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.terminal import console, print_lines, print_table
-from docemb_lib.evaluation.scoreboard import METRIC_NAMES
+from docemb_lib.evaluation.scoreboard import METRIC_NAMES, listed, main_rows
+from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.runs import records
 from docemb_lib.runs.execution import NOTEBOOK
 from docemb_lib.runs.kernels import printed, tagged
@@ -108,9 +109,11 @@ def print_report(planned: Sequence[Run], *, whole_plan: bool) -> None:
         print_lines(paths)
 
 
-def print_evaluation(final: Final, metric: str = "map") -> None:
-    """Print a table of models and tasks. metric: the one that decides on retrieval."""
-    title = f"Test scores (accuracy, {METRIC_NAMES[metric]} or Spearman) with 95% intervals"
+def print_evaluation(final: Final) -> None:
+    """Print a table of models and tasks, whose title names the metrics that decide on the tasks."""
+    of_tasks = final.intervals[final.intervals["task"] != OVERALL]
+    metrics = [METRIC_NAMES.get(name, name) for name in main_rows(of_tasks)["metric"].unique()]
+    title = f"Test scores ({listed(metrics)}) with 95% intervals"
     board = final.board.reset_index()
     print_table(board.assign(model=board["model"].map(typeset)), title)
     console.print(TERMS)

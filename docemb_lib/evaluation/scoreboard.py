@@ -176,9 +176,9 @@ def standing(
 def would_show(tests: pd.DataFrame) -> str:
     """Write what it takes to show the nearest of the differences that are not shown, as a clause.
 
-    An example is `; 104 examples show differences from .031 on, this one would need about 480`,
-    whose second part is left out where it is beyond reach; "" where all are shown, or models agree
-    on every example. tests: see `verdicts`.
+    An example is `; with 104 examples only differences of at least .031 can be shown; one of this
+    size would need about 480`, whose second part is left out where it is beyond reach; "" where all
+    are shown, or models agree on every example. tests: see `verdicts`.
     """
     unclear = tests[(tests["verdict"] == UNCLEAR) & (tests["detectable"] > 0)]
     if unclear.empty:
@@ -186,10 +186,10 @@ def would_show(tests: pd.DataFrame) -> str:
     nearest = unclear.sort_values("needed").iloc[0]
     examples = nearest["examples"]
     shown = f"{nearest['detectable']:.3f}".removeprefix("0")
-    clause = f"; {examples:,} examples show differences from {shown} on"
+    clause = f"; with {examples:,} examples only differences of at least {shown} can be shown"
     needed = nearest["needed"]
     if needed <= REACHABLE * examples:
-        clause += f", this one would need about {float(f'{needed:.2g}'):,.0f}"
+        clause += f"; one of this size would need about {float(f'{needed:.2g}'):,.0f}"
     return clause
 
 
@@ -197,19 +197,35 @@ def told(tests: pd.DataFrame) -> str:
     """Write the tests of one model against another in words, by verdict.
 
     An example is `better on halves (+.041, p .002) and in the mean (+.020, p .013); not shown to
-    differ on package (-.014, p .84; 104 examples show differences from .031 on, this one would
-    need about 480)`. tests: see `verdicts`; p-values are corrected.
+    differ on package (-.014, p .84; with 104 examples only differences of at least .031 can be
+    shown; one of this size would need about 480)`. tests: see `verdicts`; p-values are corrected.
     """
+    where = "on " + tests["task"]
+    where = where.mask(tests["task"] == OVERALL, "in the mean")
+    return _by_verdict(tests, where, {UNCLEAR: "not shown to differ"})
+
+
+def told_of_means(tests: pd.DataFrame) -> str:
+    """Write the tests of one model against several in words: the means over tasks, by verdict.
+
+    An example is `better than start (+.063, p .001); not shown to differ from SBERT-256 (+.013,
+    p .188)`. tests: see `verdicts`; p-values are corrected.
+    """
+    tests = over_tasks(tests)
+    return _by_verdict(tests, tests["reference"], RELATIONS)
+
+
+def _by_verdict(tests: pd.DataFrame, names: pd.Series, relations: Mapping[str, str]) -> str:
+    """Write the tests by verdict, each with its name, difference and p-value."""
     clauses = []
     for verdict in (BETTER, WORSE, UNCLEAR):
         cases = []
-        rows = tests.loc[tests["verdict"] == verdict, ["task", "difference", "p_holm"]]
-        for row, task, difference, p in rows.itertuples():
-            where = "in the mean" if task == OVERALL else f"on {task}"
-            cases.append(f"{where} ({_with_p(difference, p)}{would_show(tests.loc[[row]])})")
+        rows = tests.loc[tests["verdict"] == verdict, ["difference", "p_holm"]]
+        for row, difference, p in rows.itertuples():
+            needed = would_show(tests.loc[[row]])
+            cases.append(f"{names[row]} ({_with_p(difference, p)}{needed})")
         if cases:
-            relation = "not shown to differ" if verdict == UNCLEAR else verdict
-            clauses.append(f"{relation} {listed(cases)}")
+            clauses.append(f"{relations.get(verdict, verdict)} {listed(cases)}")
     return "; ".join(clauses)
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from queue import Empty
 from tempfile import TemporaryDirectory
@@ -152,16 +153,21 @@ def _assigned(source: str) -> dict[str, ast.expr]:
 
 
 def _put_answer_first(notebook: NotebookNode) -> None:
-    """Show below the title what the cell tagged `found` has printed, with the cell `picture`."""
+    """Show below the title what the cell tagged `found` has printed, with the cell `picture`.
+
+    The caption of the picture is the first paragraph of the cell that follows it.
+    """
     text = printed(tagged(notebook, "found"))
     if not text:
         return
     answer = nbformat.v4.new_markdown_cell(f"**What was found**\n\n{text}")
-    for output in (output for cell in tagged(notebook, "picture") for output in cell.outputs):
-        if "image/png" in output.get("data", {}):
-            answer.source += "\n\n![what was found](attachment:found.png)"
-            answer.attachments = {"found.png": {"image/png": output.data["image/png"]}}
-            break
+    for picture, below in pairwise(notebook.cells):
+        outputs = picture.outputs if picture in tagged(notebook, "picture") else []
+        for output in outputs:
+            if "image/png" in output.get("data", {}):
+                caption = below.source.partition("\n\n")[0]
+                answer.source += f"\n\n![what was found](attachment:found.png)\n\n{caption}"
+                answer.attachments = {"found.png": {"image/png": output.data["image/png"]}}
     notebook.cells.insert(1, answer)
 
 

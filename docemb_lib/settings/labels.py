@@ -26,15 +26,16 @@ def student_name(p: Parameters, *, from_pairs: bool = False) -> str:
     """The student in figures, tables and the log: `S (cosine)`, `S+PV masked, λ .2`, `SimDE`.
 
     S is the structural teacher; beside a contextual one its loss is named unless it is cosine, and
-    λ unless it is .5, which trains nearly the student of the plain sum.
+    λ unless it is .5, which trains nearly the student of the plain sum. C is a contextual teacher
+    without a structural one, as in `C (PV)`; its loss is named unless it is SoftCCA.
 
     from_pairs: whether the student learns from pairs of texts.
     """
     if from_pairs:
         return "SimDE" if p.pairs == "halves" else "SimCSE"
     if p.structural_loss is None:
-        loss = "" if p.contextual_loss == "soft-cca" else f" ({p.contextual_loss})"
-        return f"{p.contextual_teacher} alone{loss}"
+        loss = "" if p.contextual_loss == "soft-cca" else f", {p.contextual_loss}"
+        return f"C ({p.contextual_teacher}{loss})"
     name = f"S ({p.structural_loss})"
     if p.contextual_teacher is not None:
         name = f"{name}+{p.contextual_teacher}".replace(" (cosine)", "")

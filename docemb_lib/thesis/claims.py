@@ -20,6 +20,7 @@ from docemb_lib.thesis.comparison import Finals, recorded_in_figures
 from docemb_lib.thesis.values import (
     FIGURES,
     baseline_label,
+    cells_of,
     is_of_thesis,
     published,
     rows_of,
@@ -138,12 +139,21 @@ def others(compared: Compared, *members: Member) -> list[str]:
 
 
 def in_figure(run: Run, source: str) -> Compared:
-    """A figure of chapter 4: mean normalised accuracies there, validation scores here."""
+    """A figure of chapter 4: mean normalised accuracies there, validation scores here.
+
+    The recorded runs of the figure count, and this run beside those of its size.
+    """
     (figure,) = [figure for figure in FIGURES if figure.source == source]
+    recorded = recorded_in_figures(run, [source]).get(source, {})
+    tables = [(name, each.label, each.table("models")) for name, each in recorded.items()]
+    sizes = {run.of_record(record).only("documents", "seed") for record in recorded.values()}
+    name_of_run = cells_of(figure, run.profile).get(run.cell)
+    if name_of_run and run.in_thesis_form and sizes <= {run.only("documents", "seed")}:
+        tables.append((name_of_run, run.label, run.evaluation.models))
     models: dict[str, Model] = {}
-    for label, record in recorded_in_figures(run, [source]).get(source, {}).items():
-        for model in models_of_table(record.table("models")):
-            is_own = model.label == record.label
+    for label, of_run, table in tables:
+        for model in models_of_table(table):
+            is_own = model.label == of_run
             name = label if is_own else baseline_label(model.kind, model.form)
             if name is not None:
                 models[name] = model

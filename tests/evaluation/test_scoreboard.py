@@ -165,11 +165,14 @@ def test_tests_are_told_by_verdict_with_differences_and_corrected_p_values():
     )
 
 
+LEAST = "; with 1,104 examples only differences of at least .031 can be shown"
+
+
 @pytest.mark.parametrize(
     ("needed", "expected"),
     [
-        (484.2, "; 1,104 examples show differences from .031 on, this one would need about 480"),
-        (110_500.0, "; 1,104 examples show differences from .031 on"),
+        (484.2, f"{LEAST}; one of this size would need about 480"),
+        (110_500.0, LEAST),
     ],
 )
 def test_the_nearest_of_what_is_not_shown_says_what_it_takes(needed: float, expected: str) -> None:

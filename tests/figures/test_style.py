@@ -44,7 +44,8 @@ def test_models_have_short_names_in_figures_and_tables(identity, expected):
         ({"structural_loss": "cosine", "max_structural_len": 256}, "S+PV masked"),
         ({"structural_loss": "cosine", "lam": 0.2}, "S+PV, λ .2"),
         ({"contextual_teacher": None, "lam": 0.2}, "S (cosine)"),
-        ({"structural_loss": None}, "PV alone"),
+        ({"structural_loss": None}, "C (PV)"),
+        ({"structural_loss": None, "contextual_loss": "cosine"}, "C (PV, cosine)"),
     ],
 )
 def test_a_student_is_named_by_what_it_learns_from(parameters, expected):

@@ -156,7 +156,8 @@ def test_the_conclusion_compares_the_student_with_what_needs_no_student(executed
     assert "none of the 10 nearest stands out." in said  # half of all pairs are of one topic
     assert "0.0 in the mean" in said  # nothing is cut
     takes = (
-        r"(; \d+ examples show differences from \.\d{3} on(, this one would need about [\d,]+)?)?"
+        r"(; with \d+ examples only differences of at least \.\d{3} can be shown"
+        r"(; one of this size would need about [\d,]+)?)?"
     )
     mean = rf"in the mean \([+-]\.\d{{3}}, p [\d.]+{takes}\)"
     for model in ("SBERT-chunks", "LSA"):

@@ -15,7 +15,7 @@ from docemb_lib.thesis.values import published
 
 # Parameters are written as the option -p takes them.
 LABELS = """
-04_projections structural_loss=None = PV alone, S:8, C:-, 9 docs
+04_projections structural_loss=None = C (PV), S:8, C:-, 9 docs
 05_weighting lam=0.5 = S+PV masked, 384 tokens, λ .5, S:8, C:-, 9 docs
 05_weighting lam=0.2 = S+PV masked, λ .2, 384 tokens, S:8, C:-, 9 docs
 05_weighting lam=None max_structural_len=None = S+PV, plain sum, S:8, C:-, 9 docs

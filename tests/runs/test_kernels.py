@@ -115,16 +115,17 @@ def test_a_copy_shows_its_parameters_once_and_what_was_found_below_its_title(tmp
         nbformat.v4.new_code_cell(
             "%matplotlib inline\n" + ANSWERING, metadata={"tags": ["picture"]}
         ),
+        nbformat.v4.new_markdown_cell("A line that rises.\n\nMore of it."),
         nbformat.v4.new_code_cell("print(f'λ is {lam}.')", metadata={"tags": ["found"]}),
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     source = tmp_path / "source.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), source)
     kernels.execute_notebook(source, tmp_path / "copy.ipynb", {"lam": 0.7}, lambda line: None)
-    _, answer, parameters, picture, found = nbformat.read(tmp_path / "copy.ipynb", 4).cells
+    _, answer, parameters, picture, _, found = nbformat.read(tmp_path / "copy.ipynb", 4).cells
     assert parameters.source == 'lam = 0.7  # weight, "as # is"\nseed = 0  # of all'
     assert "λ is 0.7." in answer.source
-    assert "attachment:found.png" in answer.source
+    assert answer.source.endswith("(attachment:found.png)\n\nA line that rises.")
     (drawn,) = [output for output in picture.outputs if "data" in output]
     assert answer.attachments["found.png"]["image/png"] == drawn.data["image/png"]
     assert kernels.printed([found]) == "λ is 0.7."

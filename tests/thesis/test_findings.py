@@ -29,8 +29,8 @@ RIGHT = {
     f"S+PV, λ .2, {PROJECTED}": (78, 52),
     f"S+PV, plain sum, {PROJECTED}": (79, 51),
     "S (max-margin), mse, γ 1, 24 docs": (40, 30),
-    f"PV alone, {PROJECTED}": (60, 30),
-    "PV alone, S:16, C:16, 24 docs": (80, 50),
+    f"C (PV), {PROJECTED}": (60, 30),
+    "C (PV), S:16, C:16, 24 docs": (80, 50),
     "TF-IDF": (90, 90),
     "DM": (70, 30),
 }
@@ -112,7 +112,7 @@ def test_recorded_models_have_short_names_and_are_compared_by_paired_tests(last_
 def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run, monkeypatch):
     alone = {"notebook": "04_projections", "structural_loss": None, "contextual_teacher": "PV"}
     for width in ("16(ReLU)x16", "16"):
-        monkeypatch.setitem(RIGHT, f"PV alone, S:{width}, C:16, 24 docs", (50, 40))
+        monkeypatch.setitem(RIGHT, f"C (PV), S:{width}, C:16, 24 docs", (50, 40))
     monkeypatch.setitem(RIGHT, f"S+PV masked, 64 tokens, λ .5, {PROJECTED}", (70, 60))
     masked = {**HALF, "max_structural_len": 64}
     linear = {**alone, "student_projection": "16"}
@@ -122,14 +122,14 @@ def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run
     students = views.by_weighting(run)
     assert {name: each[:2] for name, each in students.items()} == {
         "S+PV": (0.5, None),
-        "PV alone": (0, None),
+        "C (PV)": (0, None),
         "S+PV, λ .2": (0.2, None),
         "S+PV masked": (0.5, 64),
         "S (cosine)": (1, None),
     }
     assert next(iter(students)) == "S+PV"
     assert students["S+PV, λ .2"].model.fingerprint == f"S+PV, λ .2, {PROJECTED}"
-    assert students["PV alone"].model.fingerprint.endswith(PROJECTED)
+    assert students["C (PV)"].model.fingerprint.endswith(PROJECTED)
 
 
 def test_students_of_one_name_differ_by_their_projection_or_the_label_of_their_run(last_run):
@@ -138,8 +138,8 @@ def test_students_of_one_name_differ_by_their_projection_or_the_label_of_their_r
     students = {name: by_task["package"].mean for name, by_task in scores.items()}
     assert students == pytest.approx(
         students
-        | {"S+PV": 0.8, f"S+PV, plain sum, {PROJECTED}": 0.79, "PV alone": 0.6}
-        | {"PV alone, S:16": 0.8}
+        | {"S+PV": 0.8, f"S+PV, plain sum, {PROJECTED}": 0.79, "C (PV)": 0.6}
+        | {"C (PV), S:16": 0.8}
     )
     assert len(students) == 4 + 2  # the start and SBERT
 
