@@ -60,7 +60,7 @@ SEE_ALSO = re.compile(r"See Also\n-+\n(.*?)(?=\n\n\S[^\n]*\n-{3,}|\Z)", re.DOTAL
 warnings.simplefilter("ignore", SyntaxWarning)  # odd escapes in the packages' sources
 
 
-def read_pages(package: str) -> dict[str, tuple[str, set[str]]]:
+def read_pages(package):
     """Text and cited names of each documented function and class, by name."""
     pages = {}
     root = Path(find_spec(package).submodule_search_locations[0])
@@ -113,7 +113,7 @@ tokenizer.no_padding()
 tokenizer.enable_truncation(max_tokens)
 
 
-def tokenize(texts: list[str]) -> list[torch.Tensor]:
+def tokenize(texts):
     """Token ids, (T,) for each text, each of its own length."""
     return [torch.tensor(encoding.ids) for encoding in tokenizer.encode_batch(texts)]
 
@@ -138,7 +138,7 @@ LAYERS, HEADS, REACH = (0, 5), 12, 128
 POSITIONS = "embeddings.position_embeddings.weight"
 
 
-def read_weights() -> dict[str, torch.Tensor]:
+def read_weights():
     """The weights of the embeddings and of two layers, by name."""
     stored = load_file(folder / "model.safetensors")
     of_embeddings = re.compile(r"embeddings\..*(weight|bias)")
@@ -167,10 +167,10 @@ plt.show()
 
 # %%
 import torch.nn.functional as F
-from torch import Tensor
 
 
-def banded_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+
+def banded_attention(q, k, v):
     """Softmax attention in which token i sees token j if |i - j| <= REACH; all (T, H, d)."""
     T, H, d = q.shape
     n = -(-T // REACH)  # blocks of queries; each sees the keys of three blocks at most
@@ -186,15 +186,15 @@ def banded_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 # %%
-def linear(name: str, x: Tensor) -> Tensor:
+def linear(name, x):
     return F.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
 
 
-def norm(name: str, x: Tensor) -> Tensor:
+def norm(name, x):
     return F.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], 1e-12)
 
 
-def encode(ids: Tensor) -> Tensor:
+def encode(ids):
     """Last hidden states of one document, (T,) to (T, D)."""
     placed = weights["embeddings.word_embeddings.weight"][ids] + weights[POSITIONS][: len(ids)]
     x = placed + weights["embeddings.token_type_embeddings.weight"][0]
@@ -210,7 +210,7 @@ def encode(ids: Tensor) -> Tensor:
     return x
 
 
-def embed(batch: list[Tensor]) -> Tensor:
+def embed(batch):
     """The mean state of each document, (B, D)."""
     return torch.stack([encode(ids).mean(dim=0) for ids in batch])
 
@@ -226,7 +226,7 @@ print(encode(tokens[0]).shape, embed(tokens[:6]).shape)
 
 
 # %%
-def average_precision(Y: Tensor) -> Tensor:
+def average_precision(Y):
     """Of each query, from the embeddings of all N pages, (N, D)."""
     unit = F.normalize(Y.double(), dim=1)
     scores = []
@@ -264,7 +264,7 @@ doc2vec = Doc2Vec(tagged, vector_size=100, dm=0, min_count=2, epochs=20, workers
 C = torch.from_numpy(doc2vec.dv.vectors)
 
 
-def infer(text: str) -> Tensor:
+def infer(text):
     """The vector of a page that Paragraph Vector has not learnt from, (C,)."""
     doc2vec.random.seed(seed)
     return torch.from_numpy(doc2vec.infer_vector(simple_preprocess(text)))
@@ -284,7 +284,7 @@ print(f"SBERT {tuple(S.shape)}, Paragraph Vector {tuple(C.shape)}")
 
 
 # %%
-def cosine_loss(Y: Tensor, T: Tensor) -> Tensor:
+def cosine_loss(Y, T):
     """(B, D) and (B, D) to (B,)."""
     return 1 - F.cosine_similarity(Y, T)
 
@@ -292,10 +292,10 @@ def cosine_loss(Y: Tensor, T: Tensor) -> Tensor:
 class Decorrelation:
     """SDL: the mean correlation, without sign, of two features; old batches fade by `beta`."""
 
-    def __init__(self, beta: float = 0.95):
+    def __init__(self, beta=0.95):
         self.beta, self.covariance, self.weight = beta, 0.0, 0.0
 
-    def __call__(self, Z: Tensor) -> Tensor:
+    def __call__(self, Z):
         """(B, P) to a scalar."""
         B, P = Z.shape
         Z = (Z - Z.mean(dim=0)) / (Z.var(dim=0, unbiased=False) + 1e-5).sqrt()
@@ -310,7 +310,7 @@ class Decorrelation:
 class Objective:
     """λ · cosine + (1 − λ) · SoftCCA, the mean over a batch."""
 
-    def __init__(self, lam: float, delta: float = 0.03):
+    def __init__(self, lam, delta=0.03):
         torch.manual_seed(seed)
         self.lam, self.delta = lam, delta
         self.projection = torch.nn.Sequential(
@@ -318,7 +318,7 @@ class Objective:
         )
         self.of_student, self.of_teacher = Decorrelation(), Decorrelation()
 
-    def __call__(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def __call__(self, rows):
         Y = embed([tokens[row] for row in rows])  # (B, D)
         Z = self.projection(Y)  # (B, P)
         structural = cosine_loss(Y, S[rows]).mean()
@@ -335,7 +335,7 @@ class Objective:
 import math
 
 
-def schedule(update: int) -> float:
+def schedule(update):
     """Linear warm-up over a tenth of the updates, then half a cosine to zero."""
     warm_up = max(1, updates // 10)
     if update < warm_up:
@@ -346,7 +346,7 @@ def schedule(update: int) -> float:
 updates = documents // 6
 
 
-def train(objective: Objective) -> Tensor:
+def train(objective):
     """Train `weights`; returns total, structural and contextual loss of each update, (updates, 3)."""
     trained = [*weights.values(), *objective.projection.parameters()]
     optimizer = torch.optim.AdamW(trained, lr=3e-4, weight_decay=0.01)
@@ -407,7 +407,7 @@ scores["PV"] = average_precision(inferred)
 
 
 # %%
-def interval(sample: Tensor) -> tuple[float, float]:
+def interval(sample):
     """95% of the mean of a sample, by a bootstrap over the queries."""
     draws = torch.Generator().manual_seed(seed)
     rows = torch.randint(len(sample), (10_000, len(sample)), generator=draws)
@@ -467,7 +467,7 @@ of_library = losses.Objective(student, teachings, weighting=weighting).double()
 
 
 # %%
-def assert_equal(name: str, ours: Tensor, theirs: Tensor) -> None:
+def assert_equal(name, ours, theirs):
     """Up to rounding: 1e-5."""
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     difference = (ours - theirs).abs().max()
@@ -517,7 +517,7 @@ assert_equal("MAP", scores[f"λ = {lam:g}"].mean().double(), torch.tensor(score.
 
 
 # %% tags=["found"]
-def compare(name: str, other: str) -> str:
+def compare(name, other):
     """How a model stands beside another, by the interval of their mean difference."""
     gain = scores[name] - scores[other]
     low, high = interval(gain)

@@ -71,7 +71,7 @@ for name, X in (("y", y), ("c", c)):
 
 
 # %%
-def cca(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def cca(X, Y):
     """The canonical correlations of two views, (N, P) and (N, Q), and their directions p and q."""
     U1, s1, V1 = torch.linalg.svd(X - X.mean(0), full_matrices=False)
     U2, s2, V2 = torch.linalg.svd(Y - Y.mean(0), full_matrices=False)
@@ -81,7 +81,7 @@ def cca(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return correlations, p, q
 
 
-def principal(X: Tensor, k: int) -> Tensor:
+def principal(X, k):
     """X along its first k principal axes, (N, k); the first of them has variance 1."""
     X = X.double()
     U, s, _ = torch.linalg.svd(X - X.mean(0), full_matrices=False)
@@ -105,7 +105,7 @@ torch.testing.assert_close(-losses.CCA(ridge=0.0)(X, Y)[0], correlations.sum())
 
 
 # %%
-def fitted_and_tried(X: Tensor, Y: Tensor) -> tuple[float, float]:
+def fitted_and_tried(X, Y):
     """The mean correlation on the documents that the directions are fitted on, and on others."""
     correlations, p, q = cca(X[::2], Y[::2])
     a = X[1::2] @ p
@@ -157,9 +157,9 @@ print("squared distances", (a - b).square().sum(dim=0).numpy().round(2))
 
 
 # %%
-def projection(spec: str, width: int) -> nn.Sequential:
+def projection(spec, width):
     """The network of a text such as 8(ReLU)x4 on embeddings of `width` features."""
-    layers: list[nn.Module] = []
+    layers = []
     for block in spec.replace("-", "").split("x"):
         features, _, activation = block.partition("(")
         if features:
@@ -184,7 +184,7 @@ torch.testing.assert_close(f(y[:3]), library(y[:3]))
 
 
 # %%
-def squared_distance(z1: Tensor, z2: Tensor) -> Tensor:
+def squared_distance(z1, z2):
     """The mean squared difference of two views, (B, P), of each document, (B,)."""
     return (z1 - z2).square().mean(dim=1)
 
@@ -204,13 +204,13 @@ torch.testing.assert_close(squared_distance(z1, z2), losses.contextual_loss("mse
 class Decorrelation:
     """SDL of one view: of correlations as in the author's code, or of covariances as printed."""
 
-    def __init__(self, memory: float = 0.95, as_printed: bool = False) -> None:
+    def __init__(self, memory=0.95, as_printed=False):
         self.memory = memory
         self.as_printed = as_printed
-        self.covariance: Tensor | float = 0.0
+        self.covariance = 0.0
         self.weights = 0.0
 
-    def __call__(self, z: Tensor) -> Tensor:
+    def __call__(self, z):
         z = z - z.mean(0)
         if not self.as_printed:
             z = z / (z.var(0, correction=0) + 1e-5).sqrt()
@@ -231,7 +231,7 @@ view = z1 / z1.std()
 batches = torch.randint(len(y), (10, 6), generator=torch.Generator().manual_seed(0))
 
 
-def over_batches(sdl, scale: float = 1.0) -> list[float]:
+def over_batches(sdl, scale=1.0):
     """SDL after each of the batches of the scaled view."""
     return [sdl(scale * view[rows]).item() for rows in batches]
 
@@ -268,7 +268,7 @@ run.save_figure(figure, "sdl")
 
 
 # %%
-def soft_cca(z1: Tensor, z2: Tensor, sdl1, sdl2, weight: float = 0.03) -> Tensor:
+def soft_cca(z1, z2, sdl1, sdl2, weight=0.03):
     """SoftCCA of each document, (B,), from two views (B, P) and the SDL of either."""
     return squared_distance(z1, z2) + weight * (sdl1(z1) + sdl2(z2))
 
@@ -302,12 +302,12 @@ if "sdl" in first:
 
 
 # %%
-def cosine(z1: Tensor, z2: Tensor) -> Tensor:
+def cosine(z1, z2):
     """The cosine distance of both views of each document, (B,)."""
     return 1 - F.cosine_similarity(z1, z2)
 
 
-def infonce(z1: Tensor, z2: Tensor) -> Tensor:
+def infonce(z1, z2):
     """The cross-entropy of finding a document's second view by its first, in the batch, (B,)."""
     cosines = F.normalize(z1) @ F.normalize(z2).T
     return F.cross_entropy(cosines / 0.05, torch.arange(len(z1)), reduction="none")
@@ -324,14 +324,14 @@ for loss in (cosine, infonce):
 
 
 # %%
-def spread(z: Tensor) -> float:
+def spread(z):
     """The mean cosine distance of two different documents of a view, (N, P)."""
     unit = F.normalize(z.detach())
     n = len(unit)
     return (1 - (unit.sum(0).square().sum() - n) / (n * n - n)).item()
 
 
-def train_projection(f: nn.Module, loss, y: Tensor, c: Tensor, updates: int = 200):
+def train_projection(f, loss, y, c, updates=200):
     """Train f on embeddings y and c alone. Yields f before each update."""
     torch.manual_seed(0)
     optimizer = torch.optim.AdamW(f.parameters(), lr=1e-3)
@@ -395,7 +395,7 @@ print(f"mean correlation of two features in the end, right: {', '.join(in_the_en
 
 
 # %%
-def shares(predicted: Tensor, teacher: Tensor) -> Tensor:
+def shares(predicted, teacher):
     """R² of each document, (N,), of predictions (N, C); their mean is that of all."""
     missed = (predicted - teacher).square().sum(dim=1)
     variance = (teacher - teacher.mean(dim=0)).square().sum(dim=1).mean()
@@ -480,7 +480,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
 
-def predicted_by_linear_map(X: np.ndarray, C: np.ndarray) -> Tensor:
+def predicted_by_linear_map(X, C):
     """C, (N, C), predicted from X, (N, D), by ridge regressions on other documents."""
     X = X - X.mean(axis=0)
     scale = np.sqrt(X.var(axis=0).mean())  # a penalty means the same for embeddings of any norm

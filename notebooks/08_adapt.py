@@ -51,9 +51,9 @@ log_to_notebook()
 pages = {page.id: page for page in installed_docs([name.strip() for name in packages.split(",")])}
 
 
-def draw(ids: Iterable[str]) -> list[str]:
+def draw(ids):
     """The first ids, each followed by those of the pages that it refers to."""
-    drawn: dict[str, None] = {}
+    drawn = {}
     for id in ids:
         drawn[id] = None
         for other in pages[id].see_also:
@@ -79,7 +79,7 @@ print(f"{len(texts)} pages, {sum(map(bool, wanted))} of them refer to others")
 bars = {}
 
 
-def average_precision(cosines: Tensor, relevant: list[int]) -> float:
+def average_precision(cosines, relevant):
     """The average precision of one query, from its cosines with all N pages."""
     ranking = cosines.argsort(descending=True)
     ranks = torch.isin(ranking, torch.tensor(relevant)).nonzero()[:, 0] + 1
@@ -87,7 +87,7 @@ def average_precision(cosines: Tensor, relevant: list[int]) -> float:
     return (found / ranks).mean().item()
 
 
-def add(name: str, X: Tensor) -> None:
+def add(name, X):
     """Add the bar of the embeddings X, (N, D)."""
     X = nn.functional.normalize(X.double())
     cosines = X @ X.T
@@ -141,7 +141,7 @@ from docemb_lib.packed.packing import pack
 LEADS = ((256, 3), (64, 4), (16, 8))  # a token among so many first ones counts so many times more
 
 
-def token_weights(tokens: int) -> Tensor:
+def token_weights(tokens):
     """The weight of each token of a document, (T,): 16 for the first, 1 beyond the 256th."""
     place = torch.arange(tokens)
     return 1.0 + sum(more * (place < first) for first, more in LEADS)
@@ -176,7 +176,7 @@ add("2 weighs beginning", leading)
 from docemb_lib.student.words import partial_whitening
 
 
-def quarter_root(X: Tensor) -> Tensor:
+def quarter_root(X):
     """C^(-1/4) of the covariance of X, (N, D), with a hundredth of the mean variance added."""
     centred = (X - X.mean(dim=0)).double()
     variances, directions = torch.linalg.eigh(centred.T @ centred / len(X))
@@ -249,7 +249,7 @@ add("5 words alone", words)
 
 
 # %%
-def spread(X: Tensor) -> float:
+def spread(X):
     """The standard deviation of the cosines between different rows of unit length."""
     different = ~torch.eye(len(X), dtype=torch.bool)
     return (X @ X.T)[different].std().item()

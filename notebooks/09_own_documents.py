@@ -61,7 +61,7 @@ from docemb_lib.corpus.reader import Reading, local_documents, read_rows
 from docemb_lib.evaluation.judged import read_links
 
 
-def read() -> pd.DataFrame:
+def read():
     """A row for each document: id, text, source, see_also, and further fields of a data file."""
     if path is None:
         return pd.DataFrame(installed_docs(["networkx", "numpy", "pandas", "scipy", "sklearn"]))
@@ -77,7 +77,7 @@ def read() -> pd.DataFrame:
 
 
 # %%
-def draw(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+def draw(rows, count):
     """`count` rows at random, each followed by those to which it refers; first those that refer to others."""
     see_also = dict(zip(rows["id"], rows["see_also"], strict=True))
     drawn = {}
@@ -147,7 +147,7 @@ print(f"the student reads {read_whole} of these {len(texts)} documents to their 
 
 
 # %%
-def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
+def nearest(y, k=5):
     """The k documents of highest cosine with y, (D,); rows of Y have length 1."""
     cosines = Y @ y
     rows = np.argsort(-cosines, kind="stable")[:k]
@@ -167,7 +167,7 @@ nearest(student.embed([query])[0]).style.hide().format(precision=3)
 pairs = np.sort((Y @ Y.T)[np.triu_indices(len(Y), k=1)])
 
 
-def nearer_than(cosines: np.ndarray) -> np.ndarray:
+def nearer_than(cosines):
     """The share of all pairs of documents that are less near, for each cosine."""
     return np.searchsorted(pairs, cosines) / len(pairs)
 
@@ -204,14 +204,14 @@ label_of = collection[label].astype(str)
 labels_differ = label_of.nunique() > 1  # otherwise every neighbour were right
 
 
-def judge(query: int | None, row: int) -> str:
+def judge(query, row):
     """The label of a neighbour, with a sign if that of its document can tell whether it is right."""
     if query is None or not labels_differ:
         return label_of[row]
     return ("✓ " if label_of[row] == label_of[query] else "✗ ") + label_of[row]
 
 
-def embed(text: str) -> dict[str, np.ndarray]:
+def embed(text):
     return {name: model.embed([text])[0] for name, model in models.items()}
 
 
@@ -224,7 +224,7 @@ neighbour_browser(Neighbourhoods(["documents"], lambda task: pool, embed))
 
 
 # %%
-def neighbours(X: np.ndarray, k: int = 10) -> np.ndarray:
+def neighbours(X, k=10):
     """The rows of the k nearest documents of each, (N, k); rows of X have length 1."""
     cosines = X @ X.T
     np.fill_diagonal(cosines, -np.inf)
@@ -261,7 +261,7 @@ counter = CountVectorizer(
 )
 
 
-def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:
+def class_tfidf(group_of, words=6):
     """The words of each group, best first. group_of: (N,), a group from 0 for each document."""
     counts = counter.fit_transform(texts)  # (N, V)
     vocabulary = counter.get_feature_names_out()
@@ -300,7 +300,7 @@ margin = 0.05 * (high - low)
 limits = np.stack([low - margin, high + margin])
 
 
-def draw_map(colour: str) -> list[Figure]:
+def draw_map(colour):
     """The documents in the plane, coloured by a column."""
     figure = Figure(figsize=(figures.WIDTH, 4.5))
     ax = figure.subplots()
@@ -323,7 +323,7 @@ explore(draw_map, colour=Dropdown(options=colours))
 
 
 # %%
-def close_pairs(count: int = 10) -> pd.DataFrame:
+def close_pairs(count=10):
     """The closest pairs of documents, copies first."""
     first, second = np.triu_indices(len(Y), k=1)
     cosines = (Y @ Y.T)[first, second]
@@ -361,13 +361,13 @@ labelled = np.isin(classes, sizes.index[sizes >= 10])  # two or more in each fol
 
 
 # %%
-def score_links(X: np.ndarray) -> Score:
+def score_links(X):
     """MAP of embeddings, (N, D): each document with links is a query."""
     ranking = Ranking(texts, queries, [linked[row] for row in queries])
     return Retrieval("related pages", {"test": ranking}).score(X)
 
 
-def score_labels(X: np.ndarray) -> Score:
+def score_labels(X):
     """The accuracy of a logistic regression on embeddings, (N, D), in five folds."""
     unit = X[labelled] / np.linalg.norm(X[labelled], axis=1, keepdims=True)
     head = LogisticRegression(C=10, max_iter=1000)

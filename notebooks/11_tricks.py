@@ -61,7 +61,7 @@ figures.use_style()
 log_to_notebook()
 
 
-def read(place: str | Sequence[str]) -> dict[str, Document]:
+def read(place):
     """The documents of some packages, or of a file of texts and a file of links, by id."""
     if isinstance(place, str):
         return {page.id: page for page in installed_docs(place.split(", "))}
@@ -72,9 +72,9 @@ def read(place: str | Sequence[str]) -> dict[str, Document]:
     return found
 
 
-def draw(found: dict[str, Document]) -> Retrieval:
+def draw(found):
     """A task of some documents, each of which is to find those that it refers to."""
-    drawn: dict[str, None] = {}
+    drawn = {}
     for id in np.random.default_rng(seed).permutation(sorted(found)):
         linked = (other for other in found[id].see_also if other in found)
         drawn |= dict.fromkeys([str(id), *linked])
@@ -123,7 +123,7 @@ options = {"max_tokens": max_tokens, "attention_window": 256}
 long = Student.from_encoder(encoder, pooling="mean", **options)
 
 
-def states_of(student: Student, sequences: list[list[int]]) -> Sequence[Tensor]:
+def states_of(student, sequences):
     """The last states of each sequence of token ids, (T, D)."""
     bf16 = torch.autocast("cpu", torch.bfloat16, enabled=uses_bf16())
     with torch.inference_mode(), bf16:
@@ -131,12 +131,12 @@ def states_of(student: Student, sequences: list[list[int]]) -> Sequence[Tensor]:
     return states.split([len(ids) for ids in sequences])
 
 
-def stacked(vectors: dict[str, list[Tensor]]) -> dict[str, np.ndarray]:
+def stacked(vectors):
     """Lists of N vectors as arrays, (N, D)."""
     return {name: torch.stack(rows).numpy() for name, rows in vectors.items()}
 
 
-def read_whole(sequences: list[list[int]]) -> dict[str, np.ndarray]:
+def read_whole(sequences):
     """Three means of each document, and the means of its passages with their counts."""
     counts = Counter(chain(*sequences))
     names = ("plain", "beginning weighs more", "rare tokens weigh more")
@@ -171,7 +171,7 @@ def read_whole(sequences: list[list[int]]) -> dict[str, np.ndarray]:
 short = Student.from_encoder(encoder, pooling="mean", max_tokens=256, attention_window=512)
 
 
-def chunks(ids: list[int], size: int) -> list[list[int]]:
+def chunks(ids, size):
     """The document in chunks, each with the first and the last token, which are special."""
     first, *inner, last = ids
     room = size - 2
@@ -179,7 +179,7 @@ def chunks(ids: list[int], size: int) -> list[list[int]]:
     return [[first, *part, last] for part in parts or [[]]]
 
 
-def read_chunks(sequences: list[list[int]]) -> dict[str, np.ndarray]:
+def read_chunks(sequences):
     """The mean of the states of the first chunk, and that of all, so that long chunks count more."""
     vectors = {"first 256 tokens": [], "mean of chunks": []}
     for ids in progress(sequences, desc="chunks"):
@@ -210,14 +210,14 @@ positions = stretched.model.embeddings.position_embeddings.weight.data[-long.max
 learnt = positions[: short.max_tokens].clone()  # (256, D)
 
 
-def stretch(tokens: int) -> None:
+def stretch(tokens):
     """Spread the learnt positions over so many tokens, if they are more."""
     size = max(tokens, len(learnt))
     spread_out = nn.functional.interpolate(learnt.T[None], size=size, mode="linear")[0].T
     positions[:size] = spread_out  # written into the model
 
 
-def read_otherwise(sequences: list[list[int]]) -> dict[str, np.ndarray]:
+def read_otherwise(sequences):
     """The means of all states of the two changed encoders."""
     changed = {"temperature below 1": cool, "positions stretched": stretched}
     vectors = {name: [] for name in changed}
@@ -237,7 +237,7 @@ from docemb_lib.base.files import hash_of
 from docemb_lib.teachers import SBERT
 
 
-def stored(read_pass: Callable, sequences: list[list[int]]) -> dict[str, np.ndarray]:
+def stored(read_pass, sequences):
     """What a pass gives for some documents, from the folder `kept` if it is there."""
     key = hash_of(f"{encoder} {temperature} {sequences}")[:16]
     file = Path(kept or ".", f"{read_pass.__name__}-{key}.npz")
@@ -292,12 +292,12 @@ print(*(f"{name} {X.shape}" for name, X in of_first.items()), sep=", ")
 from docemb_lib.student.words import partial_whitening
 
 
-def centred(X: np.ndarray) -> np.ndarray:
+def centred(X):
     """X without its mean, (N, D)."""
     return X - X.mean(axis=0)
 
 
-def spectrum(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def spectrum(X):
     """The variances of X along its K principal directions, largest first, and these, (D, K)."""
     X = centred(X).astype(np.float64)
     variances, directions = np.linalg.eigh(X.T @ X / len(X))
@@ -305,13 +305,13 @@ def spectrum(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return variances[::-1][:K], directions[:, ::-1][:, :K]
 
 
-def all_but_the_top(X: np.ndarray) -> np.ndarray:
+def all_but_the_top(X):
     """X without its mean and its first D / 100 principal directions."""
     top = spectrum(X)[1][:, : max(1, X.shape[1] // 100)]
     return centred(X) - centred(X) @ top @ top.T
 
 
-def whitened(X: np.ndarray, exponent: float) -> np.ndarray:
+def whitened(X, exponent):
     """X times a power of its covariance, with a hundredth of the mean variance added."""
     variances, directions = spectrum(X)
     variances = variances + 0.01 * variances.sum() / X.shape[1]
@@ -330,7 +330,7 @@ np.testing.assert_allclose(whitened(X, 1 / 4), of_library, rtol=1e-2, atol=1e-2)
 
 
 # %%
-def exponent_of(variances: np.ndarray, size: int) -> tuple[int, float]:
+def exponent_of(variances, size):
     """The number of the direction at the knee, and gamma, if `size` directions are kept."""
     tail = round(0.9 * len(variances))
     noise = variances[tail:].mean()
@@ -341,7 +341,7 @@ def exponent_of(variances: np.ndarray, size: int) -> tuple[int, float]:
     return knee + 1, min(1.0, float(ratio[size - 1] / ratio[knee]))
 
 
-def by_spectrum(X: np.ndarray) -> np.ndarray:
+def by_spectrum(X):
     """X on half of its directions, (N, K / 2), with the exponent that the spectrum gives."""
     variances, directions = spectrum(X)
     size = len(variances) // 2
@@ -370,25 +370,25 @@ for name, of_name in vectors.items():
 
 
 # %%
-def cosines(X: np.ndarray) -> np.ndarray:
+def cosines(X):
     """The cosines of all rows, (N, N)."""
     X = X / np.linalg.norm(X, axis=1, keepdims=True)
     return X @ X.T
 
 
-def nearest(S: np.ndarray, k: int) -> np.ndarray:
+def nearest(S, k):
     """The k other documents that are nearest to each, (N, k)."""
     others = np.where(np.eye(len(S), dtype=bool), -np.inf, S)
     return np.argsort(-others, axis=1, kind="stable")[:, :k]
 
 
-def csls(S: np.ndarray, k: int = 10) -> np.ndarray:
+def csls(S, k=10):
     """S without how near each of both documents is to its surroundings."""
     density = np.take_along_axis(S, nearest(S, k), axis=1).mean(axis=1)  # (N,)
     return 2 * S - density[:, None] - density
 
 
-def smoothed(S: np.ndarray, k: int = 5) -> np.ndarray:
+def smoothed(S, k=5):
     """The cosines of documents to which the mean of their neighbours is added."""
     mix = np.eye(len(S))
     np.put_along_axis(mix, nearest(S, k), 1 / k, axis=1)
@@ -397,7 +397,7 @@ def smoothed(S: np.ndarray, k: int = 5) -> np.ndarray:
     return products / norms / norms[:, None]
 
 
-def largest_hub(S: np.ndarray) -> int:
+def largest_hub(S):
     """For how many documents the greatest hub is among the ten nearest."""
     return np.bincount(nearest(S, 10).ravel()).max()
 
@@ -420,7 +420,7 @@ for name, of_name in vectors.items():
 
 
 # %%
-def both_ways(S: np.ndarray, passages: list[np.ndarray], first: int = 50) -> np.ndarray:
+def both_ways(S, passages, first=50):
     """S, in which the first so many of each row are ranked by their passages. passages: (n_i, D)."""
     ranked = S - 2  # below all that are ranked anew
     for query, near in enumerate(nearest(S, first)):
@@ -448,7 +448,7 @@ from scipy.stats import rankdata
 from docemb_lib.evaluation import retrieval
 
 
-def fused(S: np.ndarray, T: np.ndarray) -> np.ndarray:
+def fused(S, T):
     """The sum of 1 / (60 + rank) in both orders, in which a query itself has rank 0."""
     total = np.zeros(S.shape)
     for each in (S, T):
@@ -475,14 +475,14 @@ np.testing.assert_allclose(fused(S, T), of_library)
 from docemb_lib.teachers import LSA
 
 
-def sketch(texts: list[str], fitted: int | None = None, width: int = 2048) -> np.ndarray:
+def sketch(texts, fitted=None, width=2048):
     """Random projections of TF-IDF, (N, width); the first `fitted` texts give the idf."""
     words = retrieval.tfidf(texts, fitted)  # (N, words)
     signs = np.random.default_rng(seed).choice([-1, 1], (words.shape[1], width))
     return words @ signs.astype(np.float32)
 
 
-def limit(others: int) -> tuple[list[str], list[str], np.ndarray]:
+def limit(others):
     """Texts, queries and the two rows that each query is to find."""
     pairs = np.array([*combinations(range(46), 2)])
     rng = np.random.default_rng(seed)
@@ -496,7 +496,7 @@ def limit(others: int) -> tuple[list[str], list[str], np.ndarray]:
     return texts, [f"q{n}" for n in range(len(pairs))], others + pairs
 
 
-def recall(of_texts: np.ndarray, of_queries: np.ndarray) -> float:
+def recall(of_texts, of_queries):
     """The share of wanted texts among the first hundred of each query."""
     similar = of_queries @ retrieval.unit(of_texts).T
     first = np.argsort(-similar, axis=1, kind="stable")[:, :100]
@@ -540,17 +540,17 @@ WORDS = ("fused with BM25", "sketch beside LSA")
 ROWS = [*POOLINGS, *MAPS, *SIMILARITIES, *WORDS]  # in the order of the figure
 
 
-def spread(S: np.ndarray) -> float:
+def spread(S):
     """The standard deviation of the similarities of different documents."""
     return S[~np.eye(len(S), dtype=bool)].std()
 
 
-def share(S: np.ndarray, T: np.ndarray) -> float:
+def share(S, T):
     """The weight of T beside S with which both vary alike."""
     return spread(S) / (spread(S) + spread(T))
 
 
-def beside(S: np.ndarray, T: np.ndarray) -> np.ndarray:
+def beside(S, T):
     """The cosines of two embeddings side by side."""
     weight = share(S, T)
     return (1 - weight) * S + weight * T
@@ -563,7 +563,7 @@ assert abs(share(S, T) - balance(*of_both)) < 1e-3
 Pairs = dict[str, tuple[np.ndarray, np.ndarray]]  # similarities by a trick, and by its counterpart
 
 
-def trials(of_texts: dict[str, np.ndarray], texts: list[str]) -> tuple[Pairs, Pairs]:
+def trials(of_texts, texts):
     """Each trick alone and inside `adapt`, with its counterpart."""
     unit = retrieval.unit(of_texts["passages"])
     passages = np.split(unit, of_texts["counts"].cumsum()[:-1])
@@ -599,7 +599,7 @@ from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks, holm, paired
 
 
 
-def precisions(task: Retrieval, S: np.ndarray) -> np.ndarray:
+def precisions(task, S):
     """The average precision of each query."""
     return task.score(lambda rows: S[rows]).of_examples()
 
@@ -634,7 +634,7 @@ COUNTERPARTS = {"fused with BM25": "BM25", "sketch beside LSA": "LSA"}
 VERDICTS = {1: "better", -1: "worse", 0: "not shown to differ"}
 
 
-def told(of_trick: pd.DataFrame) -> str:
+def told(of_trick):
     """Where a trick is shown to be better or worse, with differences."""
     clauses = []
     for shown, verdict in VERDICTS.items():

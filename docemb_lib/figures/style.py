@@ -90,6 +90,14 @@ def use_style() -> None:
     )
 
 
+def axes(height: float, rows: int = 1, columns: int = 1, **options: Any) -> Any:
+    """Return the axes of a new figure of the common width, several of them as an array.
+
+    height: inches; options: those of `matplotlib.pyplot.subplots`.
+    """
+    return plt.subplots(rows, columns, figsize=(WIDTH, height), **options)[1]
+
+
 def colour_of(kind: str) -> str:
     """Return the colour of the models of a kind, see `Kind`."""
     return PALETTE[COLOURS.get(Kind(kind), "structural")]

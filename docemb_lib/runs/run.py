@@ -350,6 +350,19 @@ class Run(RunFolder):
             add_scores(self.student, rows)
         return relative(link("students", self.slug, self.student))
 
+    def record_scores(self, final: Final | None = None) -> str:
+        """Finish the run with its scores, and return where the student and all else are.
+
+        final: the final evaluation, which the model card of the student quotes; None: the
+        validation scores.
+        """
+        scores = self.scores() if final is None else final.scores
+        student = self.link_student(final and final.scores) if self.trains else None
+        tables = (final or self.evaluation).tables
+        self.finish(self.metrics(scores), scores=scores, student=student, tables=tables)
+        of_run = f"tables and figures: outputs/runs/{self.notebook}"
+        return of_run if student is None else f"student: {student}; {of_run}"
+
     def finish(
         self,
         metrics: Mapping[str, float],

@@ -7,7 +7,7 @@ tables, and the settings of a run beside its paper.
 """
 
 from docemb_lib.thesis.claims import SECTION as CLAIMS
-from docemb_lib.thesis.claims import better, claim_table, in_figure, in_table, others
+from docemb_lib.thesis.claims import better, claim_table, in_figure, in_table
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
@@ -30,7 +30,6 @@ __all__ = [
     "deviations",
     "in_figure",
     "in_table",
-    "others",
     "over_recorded_seeds",
     "published",
     "recorded_finals",

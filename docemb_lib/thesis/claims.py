@@ -51,14 +51,14 @@ def better(
     compared: Compared,
     says: str,
     *groups: Sequence[Member],
-    of: Literal["each", "mean", "best"] = "each",
+    of: Literal["each", "mean"] = "each",
 ) -> dict[str, str]:
     """Return a claim as a row: what it says, whether it holds in the thesis, and whether here.
 
     Each model of a group should be ahead of each of all later groups in the mean over tasks. Paired
     tests decide it here, corrected for their number by Holm.
 
-    of: "mean" and "best" compare one number of each group, without a test.
+    of: "mean" compares the means of groups, without a test.
     """
     names = [_names(compared.published, group) for group in groups]
     values = [compared.published.loc[group, "value"].to_numpy() for group in names]
@@ -107,9 +107,8 @@ def _margins(values: list[np.ndarray], of: str) -> np.ndarray:
     if of == "each":
         pairs = combinations(values, 2)
         return np.array([first.min() - later.max() for first, later in pairs])
-    statistic = np.mean if of == "mean" else np.max
-    numbers = np.array([statistic(group) for group in values])
-    return numbers[:-1] - numbers[1:]
+    means = np.array([group.mean() for group in values])
+    return means[:-1] - means[1:]
 
 
 def _said(margins: np.ndarray) -> str:
@@ -129,13 +128,6 @@ def _names(rows: pd.DataFrame, group: Sequence[Member]) -> list[str]:
         chosen = np.logical_and.reduce([rows[name] == value for name, value in member.items()])
         names += [name for name in rows.index[chosen] if name not in names]
     return names
-
-
-def others(compared: Compared, *members: Member) -> list[str]:
-    """The other students of a figure."""
-    names = _names(compared.published, members)
-    students = compared.published.query("kind != 'baseline'").index
-    return [name for name in students if name not in names]
 
 
 def in_figure(run: Run, source: str) -> Compared:

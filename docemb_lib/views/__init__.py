@@ -9,7 +9,6 @@ from docemb_lib.views.compared import (
 )
 from docemb_lib.views.corpus import described_tasks
 from docemb_lib.views.students import (
-    counted_endings,
     documents_to_read,
     embeddings_before,
     endings,
@@ -23,7 +22,6 @@ __all__ = [
     "Weighted",
     "by_weighting",
     "compared",
-    "counted_endings",
     "described_tasks",
     "documents_to_read",
     "embeddings_before",

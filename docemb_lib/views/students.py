@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.probes import Ending, Versions, by_position, ending, exchange_passages
-from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.runs.models import Model, student_model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import Corpus
 from docemb_lib.settings.notebooks import Notebook
-from docemb_lib.thesis.comparison import LINES
 from docemb_lib.thesis.findings import recorded_model
 from docemb_lib.views.corpus import SHOWN
 
@@ -151,10 +149,3 @@ def endings(models: Sequence[Model], versions: Versions) -> pd.DataFrame:
             moved = exchange_passages(model.embed, versions)
             rows[model.label] = ending(moved)
     return pd.DataFrame.from_dict(rows, orient="index", columns=Ending._fields)
-
-
-def counted_endings(of_models: pd.DataFrame, versions: Versions) -> str:
-    """A sentence on how much endings count, with intervals. of_models: see `endings`."""
-    said = [f"{name} {with_interval(*row)}" for name, *row in of_models.itertuples()]
-    what = "Exchanging the last fifth moves a document by this multiple of exchanging the first"
-    return LINES.fill(f"{what} (mean of {len(versions.documents)}): {', '.join(said)}.")

@@ -36,9 +36,7 @@ from docemb_lib import begin, figures
 run = begin("03_structural", globals())
 train, validation = run.history()
 run.save_figure(figures.plot_history(train, validation), "training", validation)
-scores = run.scores()
-student = run.link_student()
-run.finish(run.metrics(scores), scores=scores, student=student, tables=run.evaluation.tables)
+run.record_scores()
 """
 
 

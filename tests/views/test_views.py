@@ -122,11 +122,11 @@ def test_readings_have_the_distances_by_position(of_beginnings):
     assert list(frame["value"]) == pytest.approx([1, 0, 0])
 
 
-def test_the_sentence_on_endings_has_their_intervals(of_beginnings, of_both):
+def test_endings_are_measured_with_their_intervals(of_beginnings, of_both):
     versions = Versions.of(list(map(nine_words, NAMES)))
-    said = views.counted_endings(views.endings([of_beginnings, of_both], versions), versions)
-    of_both = "of beginnings .000 [.00, .00], of both 1.000 [1.00, 1.00]."
-    assert " ".join(said.split()).endswith(f"exchanging the first (mean of 3): {of_both}")
+    endings = views.endings([of_beginnings, of_both], versions)
+    assert endings.loc["of beginnings"].tolist() == pytest.approx([0, 0, 0])
+    assert endings.loc["of both"].tolist() == pytest.approx([1, 1, 1])
 
 
 def test_held_out_documents_are_embedded_by_recorded_students_that_are_still_there(
