@@ -88,9 +88,10 @@ random.Random(seed).shuffle(names)
 texts = [library[name][0] for name in names[:documents]]
 
 pages = read_pages(held_out)
-links = {(name, other) for name in pages for other in pages[name][1] - {name} if other in pages}
-titles = sorted({name for link in links for name in link})  # the pages that cite or are cited
-related = [[row for row, name in enumerate(titles) if (title, name) in links] for title in titles]
+cites = {name: cited & (pages.keys() - {name}) for name, (_, cited) in pages.items()}
+linked = [cited | {name} for name, cited in cites.items() if cited]
+titles = sorted(set().union(*linked))  # the pages that cite or are cited
+related = [[row for row, name in enumerate(titles) if name in cites[title]] for title in titles]
 queries = [row for row, wanted in enumerate(related) if wanted]
 print(f"{len(texts)} of {len(library)} pages to learn from")
 print(f"{len(titles)} held-out pages, of which {len(queries)} cite others")
@@ -174,13 +175,16 @@ def banded_attention(q, k, v):
     """Softmax attention in which token i sees token j if |i - j| <= REACH; all (T, H, d)."""
     T, H, d = q.shape
     n = -(-T // REACH)  # blocks of queries; each sees the keys of three blocks at most
-    q = F.pad(q, (0, 0, 0, 0, 0, n * REACH - T)).view(n, REACH, H, d).transpose(1, 2)
-    around = (0, 0, 0, 0, REACH, (n + 1) * REACH - T)
+    missing = n * REACH - T  # to whole blocks
+    q = F.pad(q, (0, 0, 0, 0, 0, missing)).view(n, REACH, H, d).transpose(1, 2)
+    around = (0, 0, 0, 0, REACH, missing + REACH)
     k = F.pad(k, around).unfold(0, 3 * REACH, REACH).transpose(2, 3)  # (n, H, 3 REACH, d)
     v = F.pad(v, around).unfold(0, 3 * REACH, REACH).transpose(2, 3)
-    query = torch.arange(n * REACH).view(n, 1, REACH, 1)  # positions
-    key = torch.arange(3 * REACH) + (torch.arange(n).view(n, 1, 1, 1) - 1) * REACH
-    seen = ((query - key).abs() <= REACH) & (key >= 0) & (key < T)  # (n, 1, REACH, 3 REACH)
+    block = torch.arange(n).view(n, 1, 1, 1)
+    query = REACH * block + torch.arange(REACH).view(REACH, 1)  # positions
+    key = REACH * (block - 1) + torch.arange(3 * REACH)
+    near = (query - key).abs() <= REACH  # (n, 1, REACH, 3 REACH)
+    seen = near & (key >= 0) & (key < T)
     context = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)  # (n, H, REACH, d)
     return context.transpose(1, 2).reshape(n * REACH, H, d)[:T]
 
@@ -196,8 +200,8 @@ def norm(name, x):
 
 def encode(ids):
     """Last hidden states of one document, (T,) to (T, D)."""
-    placed = weights["embeddings.word_embeddings.weight"][ids] + weights[POSITIONS][: len(ids)]
-    x = placed + weights["embeddings.token_type_embeddings.weight"][0]
+    x = weights["embeddings.word_embeddings.weight"][ids] + weights[POSITIONS][: len(ids)]
+    x = x + weights["embeddings.token_type_embeddings.weight"][0]
     x = norm("embeddings.LayerNorm", x)
     for layer in range(len(LAYERS)):
         at = f"encoder.layer.{layer}"
@@ -234,8 +238,10 @@ def average_precision(Y):
         cosines = (unit @ unit[query]).round(decimals=12)  # those of equal texts are equal
         ranking = cosines.argsort(descending=True, stable=True)
         ranking = ranking[ranking != query]
-        ranks = torch.isin(ranking, torch.tensor(related[query])).nonzero().flatten() + 1
-        scores.append((torch.arange(1, len(ranks) + 1) / ranks).mean())
+        is_related = torch.isin(ranking, torch.tensor(related[query]))
+        ranks = is_related.nonzero().flatten() + 1
+        found = torch.arange(1, len(ranks) + 1)
+        scores.append((found / ranks).mean())
     return torch.stack(scores)
 
 
@@ -244,8 +250,6 @@ with torch.no_grad():
 print(f"MAP {before.mean():.3f}, {before.shape}")
 
 # %% [markdown]
-# This is the student before it learns: it reads whole pages already, but nothing has trained it to.
-#
 # ---
 # ## 5 · Teachers
 #
@@ -260,7 +264,8 @@ from sentence_transformers import SentenceTransformer
 sbert = SentenceTransformer(str(folder), device="cpu")  # reads 256 tokens
 S = torch.from_numpy(sbert.encode(texts))
 tagged = [TaggedDocument(simple_preprocess(text), [row]) for row, text in enumerate(texts)]
-doc2vec = Doc2Vec(tagged, vector_size=100, dm=0, min_count=2, epochs=20, workers=1, seed=seed)
+options = {"vector_size": 100, "min_count": 2, "epochs": 20}
+doc2vec = Doc2Vec(tagged, dm=0, workers=1, seed=seed, **options)
 C = torch.from_numpy(doc2vec.dv.vectors)
 
 
@@ -298,11 +303,13 @@ class Decorrelation:
     def __call__(self, Z):
         """(B, P) to a scalar."""
         B, P = Z.shape
-        Z = (Z - Z.mean(dim=0)) / (Z.var(dim=0, unbiased=False) + 1e-5).sqrt()
+        variance = Z.var(dim=0, unbiased=False)
+        Z = (Z - Z.mean(dim=0)) / (variance + 1e-5).sqrt()
         covariance = self.beta * self.covariance + Z.T @ Z / (B - 1)  # (P, P)
         self.weight = self.beta * self.weight + 1
         self.covariance = covariance.detach()
-        others = covariance.abs().sum() - covariance.diagonal().abs().sum()
+        sizes = covariance.abs()
+        others = sizes.sum() - sizes.trace()
         return others / self.weight / (P * P - P)
 
 
@@ -313,9 +320,9 @@ class Objective:
     def __init__(self, lam, delta=0.03):
         torch.manual_seed(seed)
         self.lam, self.delta = lam, delta
-        self.projection = torch.nn.Sequential(
-            torch.nn.Linear(S.shape[1], 1024), torch.nn.ReLU(), torch.nn.Linear(1024, C.shape[1])
-        )
+        first = torch.nn.Linear(S.shape[1], 1024)
+        second = torch.nn.Linear(1024, C.shape[1])
+        self.projection = torch.nn.Sequential(first, torch.nn.ReLU(), second)
         self.of_student, self.of_teacher = Decorrelation(), Decorrelation()
 
     def __call__(self, rows):
@@ -323,8 +330,10 @@ class Objective:
         Z = self.projection(Y)  # (B, P)
         structural = cosine_loss(Y, S[rows]).mean()
         distance = (Z - C[rows]).square().mean()
-        contextual = distance + self.delta * (self.of_student(Z) + self.of_teacher(C[rows]))
-        return self.lam * structural + (1 - self.lam) * contextual, structural, contextual
+        correlation = self.of_student(Z) + self.of_teacher(C[rows])
+        contextual = distance + self.delta * correlation
+        total = self.lam * structural + (1 - self.lam) * contextual
+        return total, structural, contextual
 
 
 # %% [markdown]
@@ -353,7 +362,7 @@ def train(objective):
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule)
     history = []
     for update in range(updates):
-        losses = objective(list(range(6 * update, 6 * update + 6)))
+        losses = objective([*range(6 * update, 6 * update + 6)])
         optimizer.zero_grad()
         losses[0].backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -377,13 +386,12 @@ for weight in (0, lam, 1):
 # %%
 print("losses of the first update, and the mean of the first and of the last ten")
 for weight, history in histories.items():
-    means = torch.stack([history[0], history[:10].mean(dim=0), history[-10:].mean(dim=0)])
-    print(f"λ = {weight:<4}", end="")
-    for part, name in enumerate(("structural", "contextual"), start=1):
-        first, beginning, end = means[:, part]
-        print(f"  {name} {first:.3f}, {beginning:.3f} → {end:.3f}", end="")
-    print()
-of_mean = (C - C.mean(dim=0)).square().mean()
+    said = [f"λ = {weight:<4}"]
+    for part, values in zip(("structural", "contextual"), history.T[1:], strict=True):
+        change = f"{values[:10].mean():.3f} → {values[-10:].mean():.3f}"
+        said.append(f"{part} {values[0]:.3f}, {change}")
+    print(*said, sep="  ")
+of_mean = C.var(dim=0, unbiased=False).mean()
 print(f"To answer the mean vector of Paragraph Vector for every page would cost {of_mean:.3f}.")
 
 # %% [markdown]
@@ -411,8 +419,8 @@ def interval(sample):
     """95% of the mean of a sample, by a bootstrap over the queries."""
     draws = torch.Generator().manual_seed(seed)
     rows = torch.randint(len(sample), (10_000, len(sample)), generator=draws)
-    low, high = sample[rows].mean(dim=1).quantile(torch.tensor([0.025, 0.975], dtype=sample.dtype))
-    return low.item(), high.item()
+    means = sample[rows].mean(dim=1)
+    return means.quantile(0.025).item(), means.quantile(0.975).item()
 
 
 # %% tags=["picture"]
@@ -420,11 +428,10 @@ _, ax = plt.subplots(figsize=(7.2, 2.6), layout="constrained")
 grey, green, blue, orange = "#999999", "#009E73", "#0072B2", "#D55E00"
 colours = [grey, green, blue, orange, orange, green]
 for (name, score), colour in zip(scores.items(), colours, strict=True):
-    mean = score.mean()
-    low, high = interval(score)
-    alpha, text = (1, "white") if name.startswith("λ") else (0.5, "black")  # students are dark
-    ax.barh(name, mean, xerr=[[mean - low], [high - mean]], color=colour, alpha=alpha)
-    ax.text(0.005, name, f"{mean:.3f}", color=text, va="center")
+    label = f"{name}: {score.mean():.3f}"
+    alpha = 1 if name.startswith("λ") else 0.5  # students are dark
+    ax.barh(label, score.mean(), color=colour, alpha=alpha)
+    ax.plot(interval(score), [label, label], color="black")
 ax.invert_yaxis()
 ax.set(xlabel=f"MAP of {len(before)} pages of {held_out}, with 95% intervals")
 plt.show()
@@ -446,15 +453,14 @@ from docemb_lib.student import Student
 from docemb_lib.packed.packing import pack
 
 log_to_notebook()
-# `weights` goes back to the start
-weights = {name: W.detach().double().requires_grad_() for name, W in read_weights().items()}
+weights = {}  # those of the start
+for name, W in read_weights().items():
+    weights[name] = W.detach().double().requires_grad_()
 S, C = S.double(), C.double()
 objective = Objective(lam)
 objective.projection.double()
-window = 2 * REACH
-student = Student.from_encoder(
-    folder, layers=LAYERS, max_tokens=max_tokens, attention_window=window
-)
+options = {"layers": LAYERS, "max_tokens": max_tokens, "attention_window": 2 * REACH}
+student = Student.from_encoder(folder, **options)
 torch.manual_seed(seed)
 projection = losses.Projection(f"1024(ReLU)x{C.shape[1]}", S.shape[1])
 soft_cca = losses.SoftCCA(C.shape[1])
@@ -508,11 +514,9 @@ ranking = Ranking(held_out_texts, queries, [related[row] for row in queries])
 task = Retrieval("related pages", {"test": ranking})
 of_text = [held_out_texts.index(text) for text in task.texts()]  # each text once
 score = task.score(Y[of_text].numpy())
-assert_equal("MAP", scores[f"λ = {lam:g}"].mean().double(), torch.tensor(score.mean).double())
+assert_equal("MAP", scores[f"λ = {lam:g}"].mean(), torch.tensor(float(score.mean)))
 
 # %% [markdown]
-# It adds packing, further losses, teachers and encoders, trainings that resume, sweeps, tasks, paired tests, and tests.
-#
 # ## What was found
 
 

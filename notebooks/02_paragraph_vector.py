@@ -40,7 +40,6 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -63,8 +62,8 @@ thesis.settings(run)
 from docemb_lib.teachers.words import MAX_WORDS, write_words
 from docemb_lib.teachers.words import preprocess as words_of
 
-candidates = islice(run.corpus.teacher_texts, 300)
-texts = [text for text in candidates if len(text.split()) < MAX_WORDS][:200]
+short_enough = (text for text in run.corpus.teacher_texts if len(text.split()) < MAX_WORDS)
+texts = [*islice(short_enough, 200)]
 for how in ("none", "lowercase", "stem"):
     words = words_of(texts[0], how)
     print(f"{how:10}", len(words), "words:", *words[:9])
@@ -81,11 +80,11 @@ for text in texts:
     occurrences.update(words)
     in_documents.update(set(words))
 
+counts = pd.DataFrame({"occurrences": occurrences, "documents": in_documents})
 for threshold in (2, 5):
-    kept = sum(count >= threshold for count in occurrences.values())
-    rarer = sum(count >= threshold for count in in_documents.values())
-    print(f"min_count {threshold}: {kept} of {len(occurrences)} words are kept,", end=" ")
-    print(f"by documents {rarer} would be")
+    kept = (counts >= threshold).sum()
+    print(f"min_count {threshold}: {kept['occurrences']} of {len(counts)} words are kept,", end=" ")
+    print(f"by documents {kept['documents']} would be")
 
 # %% [markdown]
 # Most words occur once, so that even the least threshold drops the greater part of the vocabulary.
@@ -104,8 +103,9 @@ logging.getLogger("gensim").setLevel(logging.ERROR)
 def doc2vec(file, settings, min_count):
     """DM or DBOW with what Table 4.5 holds fixed: window, noise words, no subsampling."""
     options = settings.model_dump(include={"dm", "vector_size", "epochs"})
-    options |= {"dbow_words": int(settings.dbow_words and not settings.dm)}
-    options |= {"window": 5, "negative": 5, "sample": 0, "seed": 0, "workers": 1}
+    options["dbow_words"] = int(settings.dbow_words and not settings.dm)
+    options |= {"window": 5, "negative": 5, "sample": 0}
+    options |= {"seed": 0, "workers": 1}
     corpus = {"documents": TaggedLineDocument(file)} if settings.dm else {"corpus_file": file}
     return Doc2Vec(**corpus, min_count=min_count, **options)
 
@@ -116,12 +116,14 @@ kinds = {"DM": teachers.DM, "DBOW": teachers.DBOW}
 prepared = {}
 models = {}
 for kind, settings in kinds.items():
-    words = write_words(Path(folder.name, kind, "words"), texts, settings.preprocess)
-    model = doc2vec(str(words.file), settings, words.occurrences(settings.min_count))
+    place = Path(folder.name, kind, "words")
+    words = write_words(place, texts, settings.preprocess)
+    threshold = words.occurrences(settings.min_count)
+    model = doc2vec(str(words.file), settings, threshold)
     prepared[kind] = words
     models[kind] = model
-    print(kind, "documents", model.dv.vectors.shape, "words in", model.wv.vectors.shape, end=" ")
-    print("words out", model.syn1neg.shape)
+    print(kind, "documents", model.dv.vectors.shape, end=" ")
+    print("words in", model.wv.vectors.shape, "words out", model.syn1neg.shape)
 
 # %% [markdown]
 # A document has one vector, a word two: one as context (in), one as what is predicted (out).
@@ -140,12 +142,14 @@ from docemb_lib.teachers.paragraph_vector import ParagraphVector, infer
 def embed(model, words):
     """The vector of a document, (D,)."""
     content = " ".join(words).encode(errors="surrogatepass")
-    model.random.seed(int.from_bytes(hashlib.sha256(content).digest()[:4]))
+    digest = hashlib.sha256(content).digest()
+    model.random.seed(int.from_bytes(digest[:4]))
     return model.infer_vector(words)
 
 
 def cosine(a, b):
-    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+    norms = np.linalg.norm(a) * np.linalg.norm(b)
+    return a @ b / norms
 
 
 vectors = {}
@@ -154,15 +158,16 @@ for kind, settings in kinds.items():
     documents = [words_of(text, settings.preprocess) for text in texts[:3]]
     vectors[kind] = np.stack([embed(model, words) for words in documents])
     once, twice = (model.infer_vector(documents[0]) for _ in range(2))
-    print(kind, vectors[kind].shape, end=" ")
-    print(f"cosine of two inferences without a seed: {cosine(once, twice):.4f}")
+    of_two = f"cosine of two inferences without a seed: {cosine(once, twice):.4f}"
+    print(kind, vectors[kind].shape, of_two)
 
     place = Path(folder.name, kind, "model").resolve()
     teacher = ParagraphVector(**settings.model_dump()).fit_words(prepared[kind], place)
     options = teacher.gensim_options(teacher.fitted.min_count)
     fitted = (place, teacher.fitted.weights, tuple(options.items()))
     of_library = infer(fitted, texts[:3], settings.preprocess)  # in this process
-    assert np.linalg.norm(vectors[kind] - of_library) < 0.01 * np.linalg.norm(of_library)
+    apart = np.linalg.norm(vectors[kind] - of_library)
+    assert apart < 0.01 * np.linalg.norm(of_library)
 
 # %% [markdown]
 # Two inferences of one text differ a little, because the learning stops early and its noise words are others.
@@ -182,9 +187,10 @@ def hidden_of(model, vector, context):
 
 
 def loss(model, hidden, word, noise):
-    rows = model.syn1neg[[model.wv.key_to_index[name] for name in (word, *noise)]]
-    signs = np.array([1] + len(noise) * [-1])
-    return np.logaddexp(0, -signs * (rows @ hidden)).sum()
+    rows = [model.wv.key_to_index[name] for name in (word, *noise)]
+    products = model.syn1neg[rows] @ hidden
+    products[0] *= -1  # of the word itself
+    return np.logaddexp(0, products).sum()
 
 
 def loss_of_document(model, vector, words, window=2):
@@ -193,9 +199,11 @@ def loss_of_document(model, vector, words, window=2):
     words = [word for word in words if word in model.wv][:500]
     losses = []
     for place, word in enumerate(words):
-        context = words[max(place - window, 0) : place] + words[place + 1 : place + 1 + window]
+        before = words[max(place - window, 0) : place]
+        behind = words[place + 1 : place + 1 + window]
+        hidden = hidden_of(model, vector, before + behind)
         noise = rng.choice(model.wv.index_to_key, size=5)
-        losses.append(loss(model, hidden_of(model, vector, context), word, noise))
+        losses.append(loss(model, hidden, word, noise))
     return np.mean(losses)
 
 
@@ -204,10 +212,12 @@ rows = {}
 for kind, model in models.items():
     words = words_of(texts[0], kinds[kind].preprocess)
     own, another, _ = vectors[kind]
-    ahead = model.syn1neg @ (own - model.dv.vectors.mean(axis=0))
+    mean = model.dv.vectors.mean(axis=0)
+    ahead = model.syn1neg @ (own - mean)
     best = np.argsort(-ahead)[:8]
     losses = [loss_of_document(model, vector, words) for vector in (own, another)]
-    rows[kind] = [*losses, " ".join(model.wv.index_to_key[row] for row in best)]
+    predicted = np.array(model.wv.index_to_key)[best]
+    rows[kind] = [*losses, " ".join(predicted)]
     frequent = (best < 100).sum()  # the words stand in the order of their frequency
     print(f"{kind}: {frequent} of the 8 words are among the 100 most frequent ones")
 columns = ["loss with its own vector", "with another document's", "words it predicts best"]
@@ -231,7 +241,7 @@ from docemb_lib.runs.plan import planned_beside
 others = planned_beside(run)
 if others:
     sweep(run.notebook, others, profile=profile)
-print(run.model.label, "·", run.model.embed(texts[:1]).shape[1], "dimensions")
+print(f"{run.model.label}: an embedding is {run.model.embed(texts[:1]).shape}")
 
 # %% [markdown]
 # ## Neighbours
@@ -241,11 +251,11 @@ print(run.model.label, "·", run.model.embed(texts[:1]).shape[1], "dimensions")
 
 # %%
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.runs.kinds import Kind
 
-sbert = next(model for model in run.references if model.kind == Kind.SBERT_TRUNCATED)
+sbert, *_ = run.references
 pages = run.corpus.split("tasks").to_pandas()
-pages = pages[pages["text"].isin(run.scorer.texts())].reset_index(drop=True)
+of_tasks = pages["text"].isin(run.scorer.texts())
+pages = pages[of_tasks].reset_index(drop=True)
 
 
 def neighbours(model):
@@ -256,16 +266,18 @@ def neighbours(model):
     return np.argsort(-cosines, kind="stable")[:, :-1]
 
 
+ids = pages["id"].to_numpy()
+source = pages["source"].to_numpy()
 for row, nearest in enumerate(neighbours(run.model)[:3]):
-    print(pages["id"][row], "·", *pages["id"][nearest[:3]])
+    print(ids[row], "·", *ids[nearest[:3]])
 for model in (run.model, sbert):
-    nearest = pages.iloc[neighbours(model)[:, 0]].reset_index(drop=True)
-    same = (nearest["source"] == pages["source"]).mean()
-    cited = [id in see_also for id, see_also in zip(nearest["id"], pages["see_also"], strict=True)]
-    found = np.mean(np.array(cited)[pages["see_also"].str.len() > 0])
-    print(
-        f"{model.label}: the same package {same:.0%}, of pages with references one of these {found:.0%}"
-    )
+    nearest = neighbours(model)[:, 0]
+    same = (source[nearest] == source).mean()
+    has_links = pages["see_also"].str.len() > 0
+    found = [id in cited for id, cited in zip(ids[nearest], pages["see_also"], strict=True)]
+    share = np.mean(np.array(found)[has_links])
+    what = f"the same package {same:.0%}, of pages with references one of these {share:.0%}"
+    print(f"{model.label}: {what}")
 
 # %% [markdown]
 # Neighbours have the package in common, less often the topic: what Paragraph Vector finds first is the style of a page.
@@ -277,29 +289,37 @@ for model in (run.model, sbert):
 
 # %%
 from docemb_lib.evaluation.probes import cut, exchange_passages
+from docemb_lib.evaluation.scoreboard import with_interval
 
 
 def exchanged(parts, of_other):
     """The document once for each passage, in whose place that of another document stands."""
-    return ["".join([*parts[:k], of_other[k], *parts[k + 1 :]]) for k in range(len(parts))]
+    versions = []
+    for k, passage in enumerate(of_other):
+        version = [*parts[:k], passage, *parts[k + 1 :]]
+        versions.append("".join(version))
+    return versions
 
 
 versions = views.documents_to_read(run)
 embed_texts = run.model.embed
 if versions.documents:
     parts, of_other = (cut(text, 5) for text in versions.documents[:2])
-    before, *after = embed_texts([versions.documents[0], *exchanged(parts, of_other)])
+    changed = exchanged(parts, of_other)
+    before, *after = embed_texts([versions.documents[0], *changed])
     moved = [1 - cosine(before, y) for y in after]
     print(f"{before.shape}; moved by {np.round(moved, 3)}")
-    assert np.allclose(moved, exchange_passages(embed_texts, versions)[0], atol=1e-6)
+    of_library = exchange_passages(embed_texts, versions)[0]
+    assert np.allclose(moved, of_library, atol=1e-6)
 
 
 # %%
 def short(paragraph_vectors):
     """`DM 100`, or `PV 200` for both kinds side by side."""
-    kinds = {"DM" if each.dm else "DBOW" for each in paragraph_vectors}
-    kind = kinds.pop() if len(kinds) == 1 else "PV"
-    return f"{kind} {sum(each.vector_size for each in paragraph_vectors)}"
+    width = sum(each.vector_size for each in paragraph_vectors)
+    if len(paragraph_vectors) > 1:
+        return f"PV {width}"
+    return f"DM {width}" if paragraph_vectors[0].dm else f"DBOW {width}"
 
 
 own = short(run.paragraph_vectors)
@@ -307,12 +327,13 @@ names = figures.short_names(run) | {run.label: own}
 if versions.documents:
     compared = [run.model, sbert]
     readings = views.readings(compared, versions)
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.6))
+    ax = figures.axes(2.6)
     figures.plot_lines(figures.named(readings, names), x="position", ax=ax)
     ax.set_xlabel("place of the passage in its document")
     run.save_figure(ax, "by-position", readings)
     endings = views.endings(compared, versions).rename(names)
-    print(views.counted_endings(endings, versions))
+    for name, *ending in endings.itertuples():
+        print(f"{name}: the end counts {with_interval(*ending)} times as much as the beginning")
 
 # %% [markdown]
 # Every passage moves Paragraph Vector about equally far: it reads the whole document. SBERT reads the first half.
@@ -325,23 +346,28 @@ from docemb_lib.evaluation.tasks import Score
 
 window = run.teachers.sbert("truncate").max_text_tokens
 long_enough = pages.index[pages["n_structural_tokens"] > 1.25 * window][:100]
-last_fifths = [cut(pages["text"][row], 5)[-1] for row in long_enough]
+last_fifths = []
+for text in pages["text"][long_enough]:
+    *_, last = cut(text, 5)
+    last_fifths.append(last)
 
 
 def reciprocal_ranks(model):
     """One over the rank of each long page, by the cosines of all pages with its last fifth."""
-    cosines = unit(model.embed(last_fifths)) @ unit(model.embed(pages["text"])).T
+    of_fifths = unit(model.embed(last_fifths))
+    cosines = of_fifths @ unit(model.embed(pages["text"])).T
     of_page = cosines[np.arange(len(long_enough)), long_enough]
-    return 1 / (cosines >= of_page[:, None]).sum(axis=1)
+    ranks = (cosines >= of_page[:, None]).sum(axis=1)
+    return 1 / ranks
 
 
 ENDINGS = "pages by their last fifth"
 found_by_ending = {}
-if len(long_enough):
-    for name, model in {own: run.model, names[sbert.label]: sbert}.items():
-        ranks = reciprocal_ranks(model)
-        found_by_ending[name] = {ENDINGS: Score({"mrr": ranks[None]})}
-        print(f"{name}: mean reciprocal rank of {len(ranks)} pages {ranks.mean():.3f}")
+for model in (run.model, sbert) if len(long_enough) else ():
+    ranks = reciprocal_ranks(model)
+    name = names[model.label]
+    found_by_ending[name] = {ENDINGS: Score({"mrr": ranks[None]})}
+    print(f"{name}: mean reciprocal rank of {len(ranks)} pages {ranks.mean():.3f}")
 
 # %% [markdown]
 # SBERT finds more pages by what it has not read than Paragraph Vector by what it has: the beginning of a page tells
@@ -355,7 +381,7 @@ if len(long_enough):
 
 # %%
 from docemb_lib.runs.embeddings import Embedder
-from docemb_lib.runs.kinds import Identity
+from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import Model, contextual_models
 
 
@@ -363,10 +389,12 @@ def side_by_side(first, second, name):
     """A model whose embeddings are those of two others, each of length 1: (N, D + C)."""
 
     def embed(texts):
-        return np.hstack([unit(first.embed(texts)), unit(second.embed(texts))])
+        both = [unit(model.embed(texts)) for model in (first, second)]
+        return np.hstack(both)
 
     key = f"side by side/{first.fingerprint}/{second.fingerprint}"
-    return Model(Identity(Kind.PARAGRAPH_VECTOR, name=name), Embedder(name, key, embed))
+    identity = Identity(Kind.PARAGRAPH_VECTOR, name=name)
+    return Model(identity, Embedder(name, key, embed))
 
 
 candidates = {own: run.model}
@@ -379,30 +407,30 @@ if lsa is not None:
     candidates[f"LSA {run.profile.contextual_teachers.lsa_dim}"] = lsa
 
 # %% tags=["picture"]
-from docemb_lib.evaluation.scoreboard import over_tasks
-from docemb_lib.evaluation.uncertainty import score_intervals
+from docemb_lib.evaluation.uncertainty import OVERALL, score_intervals
 
 start = names[sbert.label]
 compared = [sbert.called(start)]
 for name, model in candidates.items():
-    compared += [model.called(name), side_by_side(sbert, model, f"{start} ⊕ {name}")]
+    compared.append(model.called(name))
+    compared.append(side_by_side(sbert, model, f"{start} ⊕ {name}"))
 (scores,) = run.scorer.by_round(compared).values()  # validation splits have one round
 intervals = score_intervals(scores)
-means = over_tasks(intervals).set_index("model")["value"]
-intervals = intervals[intervals["task"].isin(run.profile.evaluation.sweep_tasks)]
-beside = intervals["model"].str.contains("⊕").map({True: f"beside {start}", False: "alone"})
+intervals = intervals[intervals["task"] != OVERALL]
+is_beside = intervals["model"].str.contains("⊕")
+intervals["group"] = is_beside.map({True: f"beside {start}", False: "alone"})
 
-figure = figures.plot_rows(intervals.assign(group=beside), hue="group")
+figure = figures.plot_rows(intervals, hue="group")
 figure.axes[0].set_xlabel("mean score of the validation splits")
 run.save_figure(figure, "beside-sbert", intervals)
 
 # %% [markdown]
-# The order of those alone is the order of those beside SBERT, but the distances are not: most of what a model that
-# counts words is good for, SBERT is good for, too.
+# Yellow beside the blue SBERT: to its right stand the teachers that add something. Those that count words are far apart
+# alone and close together beside SBERT: most of what they are good for, SBERT is good for, too.
 #
 # **Why not LSA or TF-IDF?** By this measure LSA is the better teacher here. The thesis did not try it, so 04 to 06
-# take PV, DM and DBOW side by side, as the thesis does. TF-IDF has a
-# feature for each word, some ten thousands of them, so that no projection of a student's embedding ends as wide.
+# take PV, DM and DBOW side by side, as the thesis does. TF-IDF has a feature for each word, some ten thousands of them,
+# so that no projection of a student's embedding ends as wide.
 #
 # **Shortcuts.** The pages of a package share names and phrases (`>>>`, *Parameters*, `torch`), so that `package` can be
 # told from a few words without any topic. `see-also-retrieval` asks for the topic within a package: compare the marks
@@ -425,9 +453,10 @@ figure = thesis.in_figure(run, "figure 4.5")
 sizes = [[{"vector_size": size}] for size in (1024, 768, 100)]
 compounds = [{"kind": "DM+DBOW"}]
 single = [{"kind": "DM"}, {"kind": "DBOW"}]
+says = "Each compound is better than each single model."
 claims = [
     thesis.better(figure, "Larger vectors are better on average.", *sizes, of="mean"),
-    thesis.better(figure, "Each compound is better than each single model.", compounds, single),
+    thesis.better(figure, says, compounds, single),
 ]
 figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
@@ -447,21 +476,29 @@ figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 # ## What was found
 
 # %% tags=["found"]
-from docemb_lib.evaluation.scoreboard import UNCLEAR, listed, p_value
+from docemb_lib.evaluation.scoreboard import UNCLEAR, listed, over_tasks, p_value
 from docemb_lib.evaluation.uncertainty import differences, verdicts
 from docemb_lib.thesis.comparison import LINES
 
-sides = [name for name in scores if "⊕" in name]
-tests = verdicts(differences({name: scores[name] for name in (start, *sides)}, start))
-added = []
-columns = ["model", "difference", "p_holm", "verdict"]
-for name, difference, p, verdict in over_tasks(tests)[columns].itertuples(index=False):
-    shown = ", not shown" if verdict == UNCLEAR else ""
-    added.append(f"{name.partition('⊕ ')[2]} {difference:+.3f} ({p_value(p)}{shown})")
-print(LINES.fill(f"In the mean over tasks, a teacher adds to {start}: {listed(added)}."))
-rivals = [name for name in sides if name != f"{start} ⊕ {own}"]
-if rivals:
-    print(views.compared(scores, f"{start} ⊕ {own}", means[rivals].idxmax()))
+
+
+def gains(reference):
+    """What each teacher beside SBERT has in the mean beyond a reference, by paired tests (Holm)."""
+    others = [name for name in scores if "⊕" in name and name != reference]
+    compared = {name: scores[name] for name in (reference, *others)}
+    tests = over_tasks(verdicts(differences(compared, reference)))
+    said = []
+    for test in tests.itertuples():
+        name = test.model.partition("⊕ ")[2]
+        shown = ", not shown" if test.verdict == UNCLEAR else ""
+        said.append(f"{name} {test.difference:+.3f} ({p_value(test.p_holm)}{shown})")
+    return listed(said)
+
+
+print(LINES.fill(f"In the mean over tasks, a teacher adds to {start}: {gains(start)}."))
+if len(candidates) > 1:
+    changes = gains(f"{start} ⊕ {own}")
+    print(LINES.fill(f"Another teacher in the place of {own} changes this mean: {changes}."))
 if found_by_ending:
     print(views.compared(found_by_ending, own, start))
 
@@ -472,9 +509,7 @@ if found_by_ending:
 print(thesis.conclusion(run))
 
 # %%
-numbers = run.finish(run.metrics(validation), scores=validation, tables=run.evaluation.tables)
-print(f"tables and figures: outputs/runs/{run.notebook}")
-numbers
+print(run.record_scores())
 
 # %% [markdown]
 # ## References

@@ -43,28 +43,13 @@ thesis.settings(run)
 # ## The teacher
 #
 # SBERT has learnt from pairs of sentences, without long documents: two sentences of like meaning get like vectors.
-
-# %%
-import matplotlib.pyplot as plt
-
-middle = {"ha": "center", "va": "center"}
-in_box = {"boxstyle": "round", "facecolor": "none", "edgecolor": figures.GREY}
-arrow = {"arrowstyle": "->", "color": figures.GREY}
-look = {**middle, "bbox": in_box, "arrowprops": arrow}
-ENCODER = (1.2, "encoder:\na vector per token", 2.1)  # place, text, end of the arrow
-STEPS = ((0, "sentence", 0.6), ENCODER, (2.5, "mean over\ntokens", 3.35))
-
-figure, ax = plt.subplots(figsize=(figures.WIDTH, 1.3))
-for row, vector in enumerate("vu"):
-    for x, text, end in STEPS:
-        ax.annotate(text, (end, row), (x, row), **look)
-    ax.annotate(vector, (4.25, 0.5), (3.5, row), **look)
-ax.text(1.2, 0.5, "the same weights", **middle)
-ax.text(4.8, 0.5, "loss of cos(u, v)", bbox=in_box, **middle)
-ax.set(xlim=(-0.5, 5.5), ylim=(-0.5, 1.5))
-ax.set_axis_off()
-
-# %% [markdown]
+#
+# ```text
+# sentence  →  encoder: a vector per token  →  mean over tokens  →  u  ╮
+#                   the same weights                                   ├→  loss of cos(u, v)
+# sentence  →  encoder: a vector per token  →  mean over tokens  →  v  ╯
+# ```
+#
 # Both rows are one network (thesis, Figure 3.2). Here it is trained already and frozen; it embeds the beginning of each
 # training document, once.
 #
@@ -86,8 +71,10 @@ parameters = run.profile.parameters
 student = Student.load(run.students.untrained)  # without dropout: in evaluation mode
 train = run.students.training_documents(student, "train", parameters.documents)
 
-order = np.random.default_rng((parameters.seed, 0)).permutation(len(train))  # of epoch 0
-batch, targets = train.pack([order[: training.batch_size].tolist()])
+generator = np.random.default_rng((parameters.seed, 0))  # of epoch 0
+order = generator.permutation(len(train))
+of_batch = order[: training.batch_size].tolist()
+batch, targets = train.pack([of_batch])
 t = targets.teachers["structural"]
 print(f"documents of {batch.sizes} tokens; input_ids {tuple(batch.input_ids.shape)}")
 print(f"teacher's embeddings t {tuple(t.shape)}")
@@ -99,29 +86,37 @@ print(f"teacher's embeddings t {tuple(t.shape)}")
 # densely, that is a mask over all pairs of tokens.
 
 # %%
+from torch.testing import assert_close
+
 from docemb_lib.packed.forward import banded_attention
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def dense_attention(query, key, value, lengths, window):
     """Softmax attention of packed documents with a mask of all pairs, (T, H, head_dim)."""
-    document = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    numbers = torch.arange(len(lengths))
+    document = numbers.repeat_interleave(torch.tensor(lengths))  # of each token, (T,)
     place = torch.arange(len(document))
     near = (place[:, None] - place).abs() <= window
     seen = near & (document[:, None] == document)  # (T, T)
-    scores = torch.einsum("ihd,jhd->hij", query, key) / query.shape[2] ** 0.5
-    weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=2)
-    return torch.einsum("hij,jhd->ihd", weights, value), seen
+    scores = torch.einsum("ihd,jhd->hij", query, key)
+    scores = scores.masked_fill(~seen, -torch.inf)
+    scale = query.shape[2] ** 0.5
+    weights = (scores / scale).softmax(dim=2)
+    context = torch.einsum("hij,jhd->ihd", weights, value)
+    return context, seen
 
 
 of_three = {"lengths": [9, 30, 17], "window": 8}  # three documents
-query, key, value = torch.randn(3, 9 + 30 + 17, 4, 16)
+query, key, value = torch.randn(3, 56, 4, 16)
 context, seen = dense_attention(query, key, value, **of_three)
 packed = banded_attention(query, key, value, **of_three)
-torch.testing.assert_close(packed, context, rtol=1e-4, atol=1e-5)
+assert_close(packed, context, **CLOSE)
 print(f"queries {tuple(query.shape)}, context {tuple(context.shape)}, equal to the library's")
 
-figure, ax = plt.subplots(figsize=(2, 2))
-ax.imshow(torch.where(seen, 1.0, torch.nan), cmap="Blues", vmin=0, vmax=1.6)
+ax = figures.axes(2)
+ax.imshow(seen, cmap="Blues")
 ax.set(xlabel="key", ylabel="query")
 ax.grid(visible=False)
 
@@ -133,14 +128,16 @@ ax.grid(visible=False)
 # %%
 def mean_of_tokens(hidden, sizes):
     """The mean state of each document, (T, D) to (B, D)."""
-    return torch.stack([states.mean(dim=0) for states in hidden.split(sizes)])
+    of_documents = hidden.split(sizes)
+    means = [states.mean(dim=0) for states in of_documents]
+    return torch.stack(means)
 
 
 hidden = student.hidden(batch)
 y = student(batch)
 print(f"hidden states {tuple(hidden.shape)}, embeddings y {tuple(y.shape)}")
 if student.pooling == "mean":
-    torch.testing.assert_close(y, mean_of_tokens(hidden, batch.sizes), rtol=1e-4, atol=1e-5)
+    assert_close(y, mean_of_tokens(hidden, batch.sizes), **CLOSE)
 
 # %% [markdown]
 # Student and teacher have embeddings of one width, so that they can be compared number by number.
@@ -154,7 +151,8 @@ from docemb_lib import losses
 
 def mse(y, t):
     """The mean squared difference of each y_i and each t_j, (B, D) and (N, D) to (B, N)."""
-    return (y[:, None] - t).square().mean(dim=2)
+    differences = y[:, None] - t  # (B, N, D)
+    return differences.square().mean(dim=2)
 
 
 def cosine(y, t):
@@ -162,17 +160,18 @@ def cosine(y, t):
     return 1 - F.normalize(y) @ F.normalize(t).T
 
 
-figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 1.9))
-for ax, between in zip(axes, (mse, cosine), strict=True):
-    image = ax.imshow(between(y.detach(), t), cmap="Blues_r")
+pair = y.detach(), t
+of_library = {mse: losses.MSE(), cosine: losses.Cosine()}
+axes = figures.axes(1.9, columns=2)
+for ax, between in zip(axes, of_library, strict=True):
+    loss = of_library[between]
+    distances = between(*pair)
+    assert_close(distances.diagonal(), loss(*pair), **CLOSE)
+    image = ax.imshow(distances, cmap="Blues_r")
     ax.set(title=between.__name__, xlabel="teacher's embedding of document j")
     ax.set_ylabel("student's, document i")
     ax.grid(visible=False)
-    figure.colorbar(image, ax=ax)
-
-pair = y.detach(), t
-torch.testing.assert_close(mse(*pair).diagonal(), losses.MSE()(*pair), rtol=1e-4, atol=1e-5)
-torch.testing.assert_close(cosine(*pair).diagonal(), losses.Cosine()(*pair), rtol=1e-4, atol=1e-5)
+    ax.figure.colorbar(image, ax=ax)
 
 # %% [markdown]
 # The diagonal holds the positives. All other cells are distances to other documents of the batch: the negatives, which
@@ -185,9 +184,10 @@ torch.testing.assert_close(cosine(*pair).diagonal(), losses.Cosine()(*pair), rto
 # %%
 def max_margin(distances, gamma):
     """The positive distance minus gamma times the mean negative one, (B, B) to (B,)."""
-    n = len(distances)
-    negatives = distances[~torch.eye(n, dtype=torch.bool)].view(n, n - 1)
-    return distances.diagonal() - gamma * negatives.mean(dim=1)
+    positives = distances.diagonal()
+    sums = distances.sum(dim=1) - positives
+    negatives = sums / (len(distances) - 1)
+    return positives - gamma * negatives
 
 
 def contrastive(distances, temperature):
@@ -196,11 +196,14 @@ def contrastive(distances, temperature):
     return logits.logsumexp(dim=1) - logits.diagonal()
 
 
-of_cells = max_margin(mse(*pair), 0.5), contrastive(cosine(*pair), 0.1)
-of_library = losses.MaxMargin("mse", 0.5)(*pair), losses.Contrastive(0.1)(*pair)
-torch.testing.assert_close(of_cells, of_library, rtol=1e-4, atol=1e-5)
-print("max-margin ", of_cells[0])
-print("contrastive", of_cells[1])
+by_margin = max_margin(mse(*pair), 0.5)
+by_softmax = contrastive(cosine(*pair), 0.1)
+margin = losses.MaxMargin("mse", 0.5)
+softmax = losses.Contrastive(0.1)
+assert_close(by_margin, margin(*pair), **CLOSE)
+assert_close(by_softmax, softmax(*pair), **CLOSE)
+print("max-margin ", by_margin)
+print("contrastive", by_softmax)
 
 # %% [markdown]
 # Each document has a loss of its own, equal to the library's.
@@ -211,12 +214,13 @@ print("contrastive", of_cells[1])
 # %%
 def loss_of(chosen, y, t):
     """The loss of each document, (B,), by its name and the parameters of this run."""
-    inside = {"mse": mse, "cosine": cosine}[parameters.distance]
+    by_name = {"mse": mse, "cosine": cosine}
     if chosen == "max-margin":
+        inside = by_name[parameters.distance]
         return max_margin(inside(y, t), parameters.gamma)
     if chosen == "contrastive":
         return contrastive(cosine(y, t), parameters.temperature or 1.0)
-    return {"mse": mse, "cosine": cosine}[chosen](y, t).diagonal()
+    return by_name[chosen](y, t).diagonal()
 
 
 WRITTEN = ("mse", "cosine", "max-margin", "contrastive")
@@ -236,7 +240,8 @@ print(f"{chosen} loss {loss.item():.4f}; gradients of {sum(w.numel() for w in we
 # %%
 def clip(gradients, longest):
     """The gradients, together no longer than `longest`, and their norm before."""
-    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+    norms = [gradient.norm() for gradient in gradients]
+    norm = torch.stack(norms).norm()
     factor = (longest / norm).clamp(max=1.0)
     return [gradient * factor for gradient in gradients], norm
 
@@ -253,10 +258,12 @@ def adamw(weight, gradient, m, v, *, step, rate, decay):
     weight.sub_(rate * m_hat / (v_hat.sqrt() + 1e-8))
 
 
-gradients, norm = clip([weight.grad for weight in weights], training.max_grad_norm)
-settings = {"step": 1, "rate": training.learning_rate, "decay": training.weight_decay}
+unclipped = [weight.grad for weight in weights]
+gradients, norm = clip(unclipped, training.max_grad_norm)
+settings = {"rate": training.learning_rate, "decay": training.weight_decay}
 for weight, gradient in zip(weights, gradients, strict=True):
-    adamw(weight, gradient, torch.zeros_like(weight), torch.zeros_like(weight), **settings)
+    m, v = torch.zeros(2, *weight.shape)
+    adamw(weight, gradient, m, v, step=1, **settings)
 with torch.no_grad():
     after = loss_of(chosen, student(batch), t).mean()
 print(f"gradient norm {norm:.4f}; the loss of this batch goes from {loss:.4f} to {after:.4f}")
@@ -271,81 +278,85 @@ print(f"gradient norm {norm:.4f}; the loss of this batch goes from {loss:.4f} to
 
 # %%
 generator = torch.Generator().manual_seed(0)
-topics = torch.tensor([[1.2, 0.5], [-0.4, 1.2]]).repeat_interleave(10, dim=0)
-goals = topics + 0.2 * torch.randn(20, 2, generator=generator)
-start = torch.tensor([2.2, -1.5]) + 0.2 * torch.randn(20, 2, generator=generator)
+noise = 0.2 * torch.randn(2, 20, 2, generator=generator)
+topics = torch.tensor([[1.2, 0.5], [-0.4, 1.2]])
+goals = topics.repeat_interleave(10, dim=0) + noise[0]
+start = torch.tensor([2.2, -1.5]) + noise[1]
+
+
+def gradient_of(distance, y, t, gamma):
+    """The gradient of max-margin with respect to each y_i, (B, D)."""
+    y = y.detach().clone().requires_grad_()
+    margin = max_margin(distance(y, t), gamma)  # with gamma 0 the distance alone
+    return torch.autograd.grad(margin.sum(), y)[0]
 
 
 def descend(distance, gamma, rate=0.1, steps=40):
     """The embeddings after each step down the gradient of max-margin, (steps + 1, N, 2)."""
     path = [start]
     for _ in range(steps):
-        y = path[-1].clone().requires_grad_()
-        margin = max_margin(distance(y, goals), gamma)  # with gamma 0 the distance alone
-        (gradient,) = torch.autograd.grad(margin.sum(), y)
-        path.append(path[-1] - rate * gradient)
+        step = rate * gradient_of(distance, path[-1], goals, gamma)
+        path.append(path[-1] - step)
     return torch.stack(path)
 
 
-paths = {"MSE": descend(mse, 0.0), "cosine (steps × 10)": descend(cosine, 0.0, rate=1.0)}
-paths |= {f"max-margin MSE, γ = {weight}": descend(mse, weight) for weight in (0.5, 1.0, 1.5)}
-moves = paths["max-margin MSE, γ = 1.0"].diff(dim=0)
-torch.testing.assert_close(moves, moves[:1].expand_as(moves), rtol=1e-3, atol=1e-5)
+paths = {"MSE": descend(mse, 0.0)}
+paths["cosine"] = descend(cosine, 0.0, rate=1.0)
+for weight in (0.5, 1.0, 1.5):
+    paths[f"γ = {weight}"] = descend(mse, weight)  # max-margin
+moves = paths["γ = 1.0"].diff(dim=0)
+assert (moves - moves[0]).abs().max() < 1e-4  # all steps are equal
 
-figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 4))
-*planes, beside = axes.flat
-for ax, (title, path) in zip(planes, paths.items(), strict=True):
-    for topic, marker in ((slice(10), "o"), (slice(10, None), "^")):
-        ax.plot(*path[:, topic].unbind(dim=2), color=figures.PALETTE["student"], linewidth=0.5)
-        shown = {"structural": goals, "untrained": path[0], "student": path[-1]}
-        for kind, points in shown.items():
-            ax.plot(*points[topic].T, marker, color=figures.PALETTE[kind], markersize=4)
+kinds = ("student", "structural", "untrained")
+blue, orange, grey = (figures.PALETTE[kind] for kind in kinds)
+*planes, beside = figures.axes(3.7, rows=2, columns=3).flat
+for ax, title in zip(planes, paths, strict=True):
+    path = paths[title]
+    ax.plot(*path.unbind(dim=2), color=blue, linewidth=0.5)
+    for points, color in zip((start, goals, path[-1]), (grey, orange, blue), strict=True):
+        circles, triangles = points.split(10)
+        ax.plot(*circles.T, "o", color=color, markersize=4)
+        ax.plot(*triangles.T, "^", color=color, markersize=4)
     ax.plot(0, 0, "+", color=figures.GREY)
     ax.set_title(title)
     ax.set_aspect("equal", adjustable="datalim")
-    ax.locator_params(nbins=4)
     means = path.norm(dim=2).mean(dim=1)
     beside.plot(means)
-    beside.text(41, means[-1], title.split(" (")[0].split(", ")[-1], va="center")
-figure.suptitle("orange: the teacher; grey: the student at the start; blue: at the end")
-beside.set(title="mean norm of y", xlabel="step", yscale="log", xlim=(0, 64))
-beside.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-beside.minorticks_off()
+    beside.text(41, means[-1], title, va="center")
+beside.set(title="mean norm of y", xlabel="step", yscale="log")
+beside.set_xlim(0, 60)
+beside.yaxis.set_major_formatter("{x:g}")
 
 # %% [markdown]
-# MSE ends at the teacher's embeddings, cosine in their direction. With $\gamma=0.5$ the minimum lies beyond the
-# teacher's embedding; from $\gamma=1$ norms grow without bound. With $\gamma=1.5$ the thesis' student, a network,
-# collapsed.
+# Orange is the teacher, grey the student at the start, blue at the end; γ is that of max-margin with MSE, and the steps
+# of cosine are ten times as long. MSE ends at the teacher's embeddings, cosine in their direction. With $\gamma=0.5$ the
+# minimum lies beyond the teacher's embedding; from $\gamma=1$ norms grow without bound. With $\gamma=1.5$ the thesis'
+# student, a network, collapsed.
 #
 # **Why γ = 1 is affine.** In $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with MSE, $|y_i|^2$ has the
 # factor $1-\gamma$. With $\gamma=1$ it is gone, and the gradient $\frac2d(\bar t_{-i}-t_i)$, where $\bar t_{-i}$ is
 # the mean of the negatives, is the same at every $y_i$.
 
 # %%
-def gradient_of_margin(y, t, gamma):
-    """The gradient of max-margin MSE with respect to each y_i, (B, D)."""
-    y = y.detach().clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(max_margin(mse(y, t), gamma).sum(), y)
-    return gradient
-
-
 y64 = y.detach().double()
 t64 = t.double()
 B, D = t64.shape
-mean_of_others = (t64.sum(dim=0) - t64) / (B - 1)
+sum_of_others = t64.sum(dim=0) - t64
+mean_of_others = sum_of_others / (B - 1)
 constant = 2 / D * (mean_of_others - t64)
 for anywhere in (y64, 1000 * y64, torch.randn_like(y64)):
-    torch.testing.assert_close(gradient_of_margin(anywhere, t64, gamma=1.0), constant)
+    assert_close(gradient_of(mse, anywhere, t64, gamma=1.0), constant)
 
 direction = -F.normalize(constant)
 travelled = torch.linspace(0, 40, 81, dtype=torch.float64)
-figure, ax = plt.subplots(figsize=(figures.WIDTH, 1.9))
 on_the_way = [mse(y64 + length * direction, t64) for length in travelled]
+ax = figures.axes(1.9)
 for factor in (0.5, 1.0, 1.5):
-    line = torch.stack([max_margin(each, factor).mean() for each in on_the_way])
+    line = [max_margin(distances, factor).mean() for distances in on_the_way]
     ax.plot(travelled, line, label=f"γ = {factor}")
     if factor == 1.0:
-        assert line.diff(n=2).abs().max() < 1e-9  # straight
+        bends = np.diff(line, n=2)
+        assert abs(bends).max() < 1e-9  # it is straight
 ax.set(xlabel="distance that the embeddings have gone against the gradient", ylabel="loss")
 legend = ax.legend()
 
@@ -365,15 +376,16 @@ legend = ax.legend()
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 recorded = train_history.loc[0, ["loss", "grad_norm"]].astype(float)
 by_hand = [loss.item(), norm.item()]
-print("first update: loss {:.4f}, gradient norm {:.4f}".format(*recorded))
-print("by hand:      loss {:.4f}, gradient norm {:.4f}".format(*by_hand))
-same = training.accumulation == training.log_every == 1 and run.profile.student.dropout == 0.0
-if same and chosen == parameters.structural_loss:
+update = pd.DataFrame({"first update": recorded, "by hand": by_hand}).T
+print(update.round(4))
+is_plain = training.accumulation == training.log_every == 1
+without_dropout = run.profile.student.dropout == 0.0
+if is_plain and without_dropout and chosen == parameters.structural_loss:
     np.testing.assert_allclose(recorded, by_hand, rtol=0.05, atol=1e-3)  # the Trainer's is in bf16
 
-figure, ax = plt.subplots(figsize=(figures.WIDTH, 1.7))
+ax = figures.axes(1.7)
 figures.plot_history(train_history, validation_history, ax=ax)
-run.save_figure(figure, "training", validation_history)
+run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
 # The library's first update is that of the cells above. If the loss of validation documents falls with that of
@@ -387,7 +399,8 @@ run.save_figure(figure, "training", validation_history)
 def cosines(y, t):
     """The cosines of student and teacher: own documents, (N,), and others, (N (N - 1),)."""
     matrix = 1 - cosine(y, t)
-    return matrix.diagonal(), matrix[~torch.eye(len(matrix), dtype=torch.bool)]
+    is_own = torch.eye(len(matrix), dtype=torch.bool)
+    return matrix[is_own], matrix[~is_own]
 
 
 untrained, *_, sbert = run.references
@@ -396,19 +409,23 @@ models = [untrained.called("start"), *students.values()]
 pages = run.scorer.texts()[:1000]
 of_teacher = torch.tensor(sbert.embed(pages))
 centred = of_teacher - of_teacher.mean(dim=0)
+numbers = torch.arange(len(pages))
 matches = {}
 facts = {}
 for model in models:
     embedded = torch.tensor(model.embed(pages))
     matches[model.label] = cosines(embedded, of_teacher)
     own, others = matches[model.label]
+    without_mean, _ = cosines(embedded, centred)
+    _, of_two = cosines(embedded, embedded)
     nearest = cosine(embedded, of_teacher).argmin(dim=1)
+    is_nearest = nearest == numbers
     facts[model.label] = {
         "cosine with own t": own.mean(),
         "other t": others.mean(),
-        "own t minus the mean": cosines(embedded, centred)[0].mean(),
-        "own t is nearest": (nearest == torch.arange(len(pages))).double().mean(),
-        "of two documents": cosines(embedded, embedded)[1].mean(),
+        "own t minus the mean": without_mean.mean(),
+        "own t is nearest": is_nearest.double().mean(),
+        "of two documents": of_two.mean(),
         "norm": embedded.norm(dim=1).mean(),
     }
 table = pd.DataFrame(facts).T.astype(float)
@@ -420,8 +437,8 @@ figures.table(table, digits=2)
 # cosine: all others have only to be farther.
 #
 # **Explore** both distances on validation documents, 20 negatives each (Figure 4.4 of the thesis). AUC is the
-# probability that a positive is nearer than a negative. The pink bar is the margin: its length is minus the max-margin
-# loss with this γ.
+# probability that a positive is nearer than a negative. The pink bar is the margin, by which the mean distance of
+# positives is smaller than γ times that of negatives: the longer it is, the lower is the max-margin loss.
 
 # %%
 distances = widgets.distances_to_teacher(run, models)
@@ -442,41 +459,45 @@ from docemb_lib.thesis.values import ThesisValues
 scores = views.recorded(run)
 of_sbert = figures.short_names(run)[sbert.label]
 matches[of_sbert] = cosines(of_teacher, of_teacher)
-nearness = {name: own.mean() for name, (own, _) in matches.items() if name in scores}
-rows = sorted(nearness, key=nearness.get)
+rows = [name for name in matches if name in scores]
+rows.sort(key=lambda name: matches[name][0].mean())
 intervals = score_intervals({name: scores[name] for name in rows})
 of_rows = over_tasks(intervals).set_index("model").loc[rows]
 
 of_figure = thesis.in_figure(run, "figure 4.3").published["value"]
-values_there = {"start": of_figure["Longformer"], of_sbert: of_figure["SBERT"]}
-runs = {each.label: run.of_record(each) for each in run.comparable()} | {run.label: run}
+in_thesis = {"start": of_figure["Longformer"], of_sbert: of_figure["SBERT"]}
+published = ThesisValues(run.notebook, run.profile)
+keys = {record.label: run.of_record(record) for record in run.comparable()}
+keys[run.label] = run
 for label, model in students.items():
-    values_there[model.label] = ThesisValues(run.notebook, run.profile).of_run(runs[label])
-in_thesis = pd.Series(values_there, dtype=float).reindex(rows)
+    in_thesis[model.label] = published.of_run(keys[label])
+in_thesis = pd.Series(in_thesis, dtype=float)[rows]
 
-band = {"linewidth": 5, "alpha": 0.4, "solid_capstyle": "butt"}
-size = (figures.WIDTH, 0.8 + 0.25 * len(rows))
-figure, (match, here, there) = plt.subplots(1, 3, figsize=size, sharey=True)
+height = 0.8 + 0.25 * len(rows)
+axes = figures.axes(height, columns=3, sharey=True)
+match, here, there = axes
+match.set_title("cosine with own t (blue), others")
+here.set_title("mean score here")
+there.set_title("mean score in the thesis")
+here.hlines(rows, of_rows["low"], of_rows["high"])
+here.plot(of_rows["value"], rows, "o")
+there.plot(in_thesis, rows, "D", color=figures.GREY)
 for name in rows:
-    for values, kind in zip(matches[name], ("positive", "negative"), strict=True):
-        color = figures.PALETTE[kind]
+    of_kinds = zip(matches[name], ("positive", "negative"), strict=True)
+    for values, kind in of_kinds:  # of own and of other documents
         low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
-        match.plot([low, high], [name, name], color=color, **band)
+        color = figures.PALETTE[kind]
+        match.hlines(name, low, high, color=color, linewidth=5, alpha=0.4)
         match.plot(median, name, "o", color=color)
-below = of_rows["value"] - of_rows["low"]
-above = of_rows["high"] - of_rows["value"]
-here.errorbar(of_rows["value"], rows, xerr=[below, above], fmt="o")
-there.plot(in_thesis, rows, "D", color=figures.GREY, markerfacecolor="none")
 match.set_ylim(-0.5, len(rows) - 0.5)
-titles = ("cosine with own t (blue), others", "mean score here", "mean score in the thesis")
-for ax, title in zip((match, here, there), titles, strict=True):
-    ax.set_title(title)
+for ax in axes:
     ax.locator_params(axis="x", nbins=4)
-run.save_figure(figure, "match-and-scores", of_rows.reset_index())
+run.save_figure(here, "match-and-scores", of_rows.reset_index())
 
 # %% [markdown]
-# Left are quartiles over documents, blue for the own $t$; in the middle, 95% intervals; right, mean normalised
-# accuracies, where the start is Longformer. If strictness pays, scores rise with the blue points.
+# The higher a row, the nearer is its model to SBERT: left are the quartiles of the cosines, blue for the own $t$, and if
+# strictness pays, the scores in the middle (95% intervals) rise with the blue points. Right are the mean normalised
+# accuracies of the thesis, where the start is Longformer.
 #
 # **In the thesis** (Figure 4.3) max-margin MSE with $\gamma=1$ is best (.943), then max-margin cosine with $\gamma=0.5$
 # and cosine (both .925); all are ahead of SBERT (.909) and of Longformer (.848). Its statements on their order:
@@ -485,17 +506,15 @@ run.save_figure(figure, "match-and-scores", of_rows.reset_index())
 of_thesis = thesis.in_figure(run, "figure 4.3")
 both = ["SBERT", "Longformer"]
 order = [["SBERT"], ["Longformer"], ["MSE"]]
-margins = {}
-for distance in ("MSE", "cosine"):
-    margins[distance] = [f"max-margin;{distance};γ={weight}" for weight in (1.0, 0.5, 0.1, 1.5)]
-first, *others = margins["MSE"]
-half = "max-margin;cosine;γ=0.5"
-rest = [label for label in (*margins["cosine"], "contrastive") if label != half]
+one, *others = [f"max-margin;MSE;γ={weight}" for weight in (1.0, 0.5, 0.1, 1.5)]
+half, *rest = [f"max-margin;cosine;γ={weight}" for weight in (0.5, 1.0, 0.1, 1.5)]
+rest.append("contrastive")
+weaker = [one, *others[:2]]
 claims = [
     thesis.better(of_thesis, "Cosine beats MSE, SBERT and Longformer.", ["cosine"], ["MSE", *both]),
     thesis.better(of_thesis, "MSE is worse than Longformer, SBERT better.", *order),
-    thesis.better(of_thesis, "Max-margin MSE beats MSE, but for γ 1.5.", [first, *others[:2]], ["MSE"]),
-    thesis.better(of_thesis, "Of max-margin MSE γ 1 alone beats both.", [first], both, others),
+    thesis.better(of_thesis, "Max-margin MSE beats MSE, but for γ 1.5.", weaker, ["MSE"]),
+    thesis.better(of_thesis, "Of max-margin MSE γ 1 alone beats both.", [one], both, others),
     thesis.better(of_thesis, "With negatives only γ .5 beats cosine.", [half], ["cosine"], rest),
 ]
 figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
@@ -526,10 +545,10 @@ from docemb_lib.thesis.comparison import LINES
 STRICT = "S (cosine)"
 FORGIVING = "S (max-margin)"
 FIRST = "max-margin;MSE;γ=1.0"  # in Figure 4.3
-answers = {WORSE: "As strictly as cosine does.", BETTER: "Less strictly than cosine does."}
-decided = "It is not decided."
-both = {name: scores[name] for name in (STRICT, FORGIVING) if name in scores}
-if len(both) == 2:
+answers = {WORSE: "As strictly as cosine asks.", BETTER: "Less strictly than cosine asks."}
+decided = "How strictly is not decided."
+if {STRICT, FORGIVING} <= {*scores}:
+    both = {name: scores[name] for name in (STRICT, FORGIVING)}
     in_the_mean = verdicts(differences(both, STRICT)).iloc[-1]
     decided = answers.get(in_the_mean["verdict"], decided)
 print(LINES.fill(f"{decided} {views.compared(scores, FORGIVING, STRICT)}"))
@@ -538,21 +557,20 @@ nearest_own = table["own t is nearest"].sort_values(ascending=False)
 shares = [f"{share:.0%} ({name})" for name, share in nearest_own.items()]
 what = f"Of {len(pages)} SBERT embeddings, that of the same page is the nearest for"
 print(LINES.fill(f"{what} {listed(shares)} of the pages."))
-first, cosine_alone = (f"{of_figure[label]:.3f}".lstrip("0") for label in (FIRST, "cosine"))
-print(f"In the thesis max-margin MSE with γ = 1 is first ({first}; cosine {cosine_alone}).")
+scores_there = f"{of_figure[FIRST]:.3f}; cosine {of_figure['cosine']:.3f}".replace("0.", ".")
+print(f"In the thesis max-margin MSE with γ = 1 is first ({scores_there}).")
 
 # %% [markdown]
 # ## This run beside its start and its teacher
+#
+# References are what is not trained here, the start and SBERT. The figure has the students of other losses, too, which
+# *What was found* compares with this one.
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))
 
 # %%
-tidy = run.scores()
-student_folder = run.link_student()
-tables = run.evaluation.tables
-finished = run.finish(run.metrics(tidy), scores=tidy, student=student_folder, tables=tables)
-print(f"student: {student_folder}; tables and figures: outputs/runs/{run.notebook}")
+print(run.record_scores())
 
 # %% [markdown]
 # ## Try it

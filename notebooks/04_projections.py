@@ -55,12 +55,12 @@ thesis.settings(run)
 # %%
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
+from torch.testing import assert_close
 
-y, c = (torch.from_numpy(X) for X in views.embeddings_before(run))
+y, c = map(torch.from_numpy, views.embeddings_before(run))
 for name, X in (("y", y), ("c", c)):
-    unit = F.normalize(X[:3])
-    cosines = (unit @ unit.T)[[0, 0, 1], [1, 2, 2]]
+    cosines = F.cosine_similarity(X[[0, 0, 1]], X[[1, 2, 2]])
     print(f"{name}: {tuple(X.shape)}, cosines of three documents {cosines.numpy().round(2)}")
 
 # %% [markdown]
@@ -71,11 +71,19 @@ for name, X in (("y", y), ("c", c)):
 
 
 # %%
+def centred(X):
+    return X - X.mean(0)
+
+
+def svd(X):
+    return torch.linalg.svd(X, full_matrices=False)
+
+
 def cca(X, Y):
     """The canonical correlations of two views, (N, P) and (N, Q), and their directions p and q."""
-    U1, s1, V1 = torch.linalg.svd(X - X.mean(0), full_matrices=False)
-    U2, s2, V2 = torch.linalg.svd(Y - Y.mean(0), full_matrices=False)
-    left, correlations, right = torch.linalg.svd(U1.T @ U2, full_matrices=False)
+    U1, s1, V1 = svd(centred(X))
+    U2, s2, V2 = svd(centred(Y))
+    left, correlations, right = svd(U1.T @ U2)
     p = V1.T / s1 @ left
     q = V2.T / s2 @ right.T
     return correlations, p, q
@@ -83,21 +91,20 @@ def cca(X, Y):
 
 def principal(X, k):
     """X along its first k principal axes, (N, k); the first of them has variance 1."""
-    X = X.double()
-    U, s, _ = torch.linalg.svd(X - X.mean(0), full_matrices=False)
-    return U[:, :k] * s[:k] / s[0] * len(X) ** 0.5
+    U, s, _ = svd(centred(X.double()))
+    scale = len(X) ** 0.5 / s[0]
+    return scale * U[:, :k] * s[:k]
 
 
-# %%
-three, _, _ = cca(principal(y[:3], 2), principal(c[:3], 2))
-print("three documents, two features:", three.numpy().round(3))
+for n in (3, len(y)):
+    k = min(10, n - 1)
+    X = principal(y[:n], k)
+    Y = principal(c[:n], k)
+    correlations, p, q = cca(X, Y)
+    print(f"{n} documents, {k} features: {correlations.numpy().round(2)}")
 
-k = min(10, len(y) // 4, c.shape[1])
-X = principal(y, k)
-Y = principal(c, k)
-correlations, p, q = cca(X, Y)
-print(f"{len(y)} documents, {k} features:", correlations.numpy().round(2))
-torch.testing.assert_close(-losses.CCA(ridge=0.0)(X, Y)[0], correlations.sum())
+loss = losses.CCA(ridge=0.0)(X, Y)
+assert_close(-loss[0], correlations.sum())
 
 # %% [markdown]
 # Any two views of three documents correlate perfectly along two axes. So how many documents does CCA need? The
@@ -105,28 +112,31 @@ torch.testing.assert_close(-losses.CCA(ridge=0.0)(X, Y)[0], correlations.sum())
 
 
 # %%
+import pandas as pd
+
+
 def fitted_and_tried(X, Y):
     """The mean correlation on the documents that the directions are fitted on, and on others."""
     correlations, p, q = cca(X[::2], Y[::2])
-    a = X[1::2] @ p
-    b = Y[1::2] @ q
-    tried = F.cosine_similarity(a - a.mean(0), b - b.mean(0), dim=0)
-    return correlations.mean().item(), tried.mean().item()
+    a = centred(X[1::2] @ p)
+    b = centred(Y[1::2] @ q)
+    tried = F.cosine_similarity(a, b, dim=0)
+    fitted = correlations.mean()
+    return fitted.item(), tried.mean().item()
 
 
-# %%
-import matplotlib.pyplot as plt
-import pandas as pd
-
-shuffled = c[torch.randperm(len(c), generator=torch.Generator().manual_seed(0))]
+generator = torch.Generator().manual_seed(0)
+shuffled = c[torch.randperm(len(c), generator=generator)]
 rows = {}
-for width in (1, 2, 4, 8, 16, 32, 64, 128):
+for width in (2**n for n in range(8)):
     if width < len(y) // 2 and width <= c.shape[1]:
-        fitted, tried = fitted_and_tried(principal(y, width), principal(c, width))
-        by_chance, _ = fitted_and_tried(principal(y, width), principal(shuffled, width))
-        rows[width] = {"fitted": fitted, "on other documents": tried, "fitted, shuffled": by_chance}
-by_width = pd.DataFrame(rows).T
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2))
+        X = principal(y, width)
+        fitted, tried = fitted_and_tried(X, principal(c, width))
+        by_chance, _ = fitted_and_tried(X, principal(shuffled, width))
+        rows[width] = (fitted, tried, by_chance)
+titles = ["fitted", "on other documents", "fitted, shuffled"]
+by_width = pd.DataFrame(rows, index=titles).T
+ax = figures.axes(1.7)
 by_width.plot(marker="o", ax=ax, color=figures.SERIES)
 ax.set_xscale("log", base=2)
 ax.set(xlabel="features of each view", ylabel="mean canonical correlation")
@@ -145,11 +155,12 @@ run.save_figure(ax, "cca-by-width", by_width.reset_index(names="width"))
 # they are near: $\sum_k \lVert a_k-b_k\rVert^2 = \sum_k (2-2\rho_k)$.
 
 # %%
-a = F.normalize((X - X.mean(0)) @ p, dim=0)
-b = F.normalize((Y - Y.mean(0)) @ q, dim=0)
-torch.testing.assert_close((a - b).square().sum(), (2 - 2 * correlations).sum())
+a = F.normalize(principal(y, k) @ p, dim=0)  # principal components are centred
+b = F.normalize(principal(c, k) @ q, dim=0)
+distances = (a - b).square().sum(dim=0)
+assert_close(distances.sum(), (2 - 2 * correlations).sum())
 print("The first pair of variates agrees most, and its distance is the smallest:")
-print("squared distances", (a - b).square().sum(dim=0).numpy().round(2))
+print("squared distances", distances.numpy().round(2))
 
 # %% [markdown]
 # **2. Networks in place of linear maps.** `768(ReLU)x1024` is a linear layer to 768 features, a ReLU and a linear layer
@@ -173,10 +184,12 @@ def projection(spec, width):
 torch.manual_seed(0)
 f = projection("64(ReLU)x16", y.shape[1])
 g = projection("16", c.shape[1])
-print("three documents:", tuple(f(y[:3]).shape), tuple(g(c[:3]).shape))
+z1 = f(y).detach()
+z2 = g(c).detach()
+print("views:", tuple(z1.shape), tuple(z2.shape))
 torch.manual_seed(0)
 library = losses.Projection("64(ReLU)x16", y.shape[1])
-torch.testing.assert_close(f(y[:3]), library(y[:3]))
+assert_close(z1, library(y).detach())
 
 # %% [markdown]
 # **3. No constraint.** CCA demands that the variates of a view are uncorrelated, over all documents. Without that, the
@@ -189,10 +202,10 @@ def squared_distance(z1, z2):
     return (z1 - z2).square().mean(dim=1)
 
 
-z1 = f(y).detach()
-z2 = g(c).detach()
-print("three documents:", squared_distance(z1[:3], z2[:3]))
-torch.testing.assert_close(squared_distance(z1, z2), losses.contextual_loss("mse", 16)(z1, z2))
+six = z1[:6], z2[:6]  # a batch
+distances = squared_distance(*six)
+print("six documents:", distances.numpy().round(3))
+assert_close(distances, losses.contextual_loss("mse", 16)(*six))
 
 # %% [markdown]
 # **4. A penalty in place of the constraint.** Soft decorrelation (SDL) is the mean correlation, without its sign, of
@@ -211,16 +224,20 @@ class Decorrelation:
         self.weights = 0.0
 
     def __call__(self, z):
-        z = z - z.mean(0)
+        z = centred(z)
         if not self.as_printed:
-            z = z / (z.var(0, correction=0) + 1e-5).sqrt()
-        covariance = self.memory * self.covariance + z.T @ z / (len(z) - 1)
+            variance = z.var(0, correction=0)
+            z = z / (variance + 1e-5).sqrt()
+        of_batch = z.T @ z / (len(z) - 1)  # (P, P)
+        covariance = self.memory * self.covariance + of_batch
         self.covariance = covariance.detach()  # the past is a constant
         self.weights = self.memory * self.weights + 1
         off_diagonal = covariance.abs() / self.weights
         total = off_diagonal.sum() - off_diagonal.trace()
         P = z.shape[1]
-        return total if self.as_printed else total / (P * P - P)
+        if self.as_printed:
+            return total
+        return total / (P * P - P)
 
 
 # %% [markdown]
@@ -228,36 +245,37 @@ class Decorrelation:
 
 # %%
 view = z1 / z1.std()
-batches = torch.randint(len(y), (10, 6), generator=torch.Generator().manual_seed(0))
+generator = torch.Generator().manual_seed(0)
+batches = torch.randint(len(y), (10, 6), generator=generator)
 
 
 def over_batches(sdl, scale=1.0):
     """SDL after each of the batches of the scaled view."""
-    return [sdl(scale * view[rows]).item() for rows in batches]
+    values = [sdl(scale * view[rows]) for rows in batches]
+    return torch.stack(values)
 
 
 for form, reduction in (("correlation", "mean"), ("covariance", "sum")):
     ours = over_batches(Decorrelation(as_printed=form == "covariance"))
     library = losses.SDL(16, reduction=reduction, form=form)
-    torch.testing.assert_close(torch.tensor(ours), torch.tensor(over_batches(library)))
+    assert_close(ours, over_batches(library))
 
-memories = {f"β {memory:g}": over_batches(Decorrelation(memory)) for memory in (0, 0.5, 0.95)}
-forms = {}
-for name, as_printed in (("correlation", False), ("as printed", True)):
-    for scale in (1, 0.1):
-        forms[f"{name}, view × {scale:g}"] = over_batches(Decorrelation(0.95, as_printed), scale)
-
-figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 2))
-for lines, ax in zip((memories, forms), axes, strict=True):
-    pd.DataFrame(lines, index=range(1, 11)).plot(marker="o", ax=ax, color=figures.SERIES)
-    ax.set(xlabel="batch", ylabel="SDL of the student's view")
+left, right = figures.axes(1.8, columns=2)
+for memory in (0, 0.5, 0.95):
+    left.plot(over_batches(Decorrelation(memory)), "o-", label=f"β {memory:g}")
 everywhere = Decorrelation()(view).item()
-axes[0].axhline(everywhere, color=figures.GREY, linestyle="--", label="all documents")
-axes[1].set_yscale("log")
-axes[1].yaxis.set_major_formatter("{x:g}")
-for ax in axes:
+dashed = {"color": figures.GREY, "linestyle": "--"}
+left.axhline(everywhere, label="all documents", **dashed)
+for form, as_printed in (("correlation", False), ("as printed", True)):
+    for scale in (1, 0.1):
+        values = over_batches(Decorrelation(as_printed=as_printed), scale)
+        right.plot(values, "o-", label=f"{form}, view × {scale:g}")
+right.set_yscale("log")
+right.yaxis.set_major_formatter("{x:g}")
+for ax in (left, right):
+    ax.set(xlabel="batches before", ylabel="SDL of the student's view")
     ax.legend(**figures.BESIDE)
-run.save_figure(figure, "sdl")
+run.save_figure(left, "sdl")
 
 # %% [markdown]
 # Left: without memory, SDL is mostly the chance of six documents; with it, it comes down towards the dashed line.
@@ -270,11 +288,12 @@ run.save_figure(figure, "sdl")
 # %%
 def soft_cca(z1, z2, sdl1, sdl2, weight=0.03):
     """SoftCCA of each document, (B,), from two views (B, P) and the SDL of either."""
-    return squared_distance(z1, z2) + weight * (sdl1(z1) + sdl2(z2))
+    decorrelation = sdl1(z1) + sdl2(z2)
+    return squared_distance(z1, z2) + weight * decorrelation
 
 
-values = soft_cca(z1[:6], z2[:6], Decorrelation(), Decorrelation())
-torch.testing.assert_close(values, losses.SoftCCA(16, delta=0.03)(z1[:6], z2[:6]))
+values = soft_cca(*six, Decorrelation(), Decorrelation())
+assert_close(values, losses.SoftCCA(16, delta=0.03)(*six))
 print("six documents:", values.numpy().round(4))
 
 # %% [markdown]
@@ -310,13 +329,15 @@ def cosine(z1, z2):
 def infonce(z1, z2):
     """The cross-entropy of finding a document's second view by its first, in the batch, (B,)."""
     cosines = F.normalize(z1) @ F.normalize(z2).T
-    return F.cross_entropy(cosines / 0.05, torch.arange(len(z1)), reduction="none")
+    own = torch.arange(len(z1))
+    return F.cross_entropy(cosines / 0.05, own, reduction="none")
 
 
 for loss in (cosine, infonce):
+    values = loss(*six)
     library = losses.contextual_loss(loss.__name__, 16)
-    torch.testing.assert_close(loss(z1[:6], z2[:6]), library(z1[:6], z2[:6]))
-    print(f"{loss.__name__}, three documents: {loss(z1[:3], z2[:3]).numpy().round(2)}")
+    assert_close(values, library(*six))
+    print(f"{loss.__name__}, six documents: {values.numpy().round(2)}")
 
 # %% [markdown]
 # What does each loss do to the student's view? The next cells train its projection alone, towards 64 features of the
@@ -326,9 +347,11 @@ for loss in (cosine, infonce):
 # %%
 def spread(z):
     """The mean cosine distance of two different documents of a view, (N, P)."""
-    unit = F.normalize(z.detach())
-    n = len(unit)
-    return (1 - (unit.sum(0).square().sum() - n) / (n * n - n)).item()
+    n = len(z)
+    total = F.normalize(z.detach()).sum(0)
+    sum_of_cosines = total.square().sum()
+    of_others = (sum_of_cosines - n) / (n * n - n)
+    return 1 - of_others.item()
 
 
 def train_projection(f, loss, y, c, updates=200):
@@ -338,31 +361,35 @@ def train_projection(f, loss, y, c, updates=200):
     for rows in torch.randint(len(y), (updates, 6)):
         yield f
         optimizer.zero_grad()
-        loss(f(y[rows]), c[rows]).mean().backward()
+        of_batch = loss(f(y[rows]), c[rows])
+        of_batch.mean().backward()
         optimizer.step()
 
 
-# %%
 features = c[:, :64]
 width = features.shape[1]
-standardised = (features - features.mean(0)) / features.std(0)
-figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 2.1), sharey=True)
+standardised = centred(features) / features.std(0)
+of_losses = {"squared distance": squared_distance, "SoftCCA": losses.SoftCCA(width)}
+of_losses |= {"cosine": cosine, "infonce": infonce}
+axes = figures.axes(1.8, columns=2, sharey=True)
 correlations = {"the teacher": Decorrelation()(standardised).item()}
 for teacher, ax in zip((features, standardised), axes, strict=True):
-    lines = {}
-    for loss in (squared_distance, losses.SoftCCA(width), cosine, infonce):
-        name = getattr(loss, "__name__", "SoftCCA").replace("_", " ")
+    for name, loss in of_losses.items():
         torch.manual_seed(0)
         f = projection(f"64(ReLU)x{width}", y.shape[1])
-        lines[name] = [spread(f(y)) for f in train_projection(f, loss, y, teacher)]
-        correlations[name] = Decorrelation()(f(y).detach()).item()
-    pd.DataFrame(lines).plot(ax=ax, logy=True, color=figures.SERIES, legend=ax is axes[1])
-    share = teacher.mean(0).square().sum() / teacher.square().mean(0).sum()
+        states = train_projection(f, loss, y, teacher)
+        spreads = [spread(f(y)) for f in states]
+        ax.plot(spreads, label=name)
+        correlation = Decorrelation()(f(y))
+        correlations[name] = correlation.item()
+    length = teacher.square().sum(1).mean()
+    share = teacher.mean(0).square().sum() / length
     ax.set(xlabel="updates of the projection", title=f"{share:.0%} of the teacher is its mean")
+    ax.set_yscale("log")
     ax.yaxis.set_major_formatter("{x:g}")
+ax.legend(**figures.BESIDE)
 axes[0].set_ylabel("spread of the student's view")
-axes[1].legend(**figures.BESIDE)
-run.save_figure(figure, "spread")
+run.save_figure(ax, "spread")
 in_the_end = [f"{name} {value:.2f}" for name, value in correlations.items()]
 print(f"mean correlation of two features in the end, right: {', '.join(in_the_end)}")
 
@@ -384,8 +411,7 @@ print(f"mean correlation of two features in the end, right: {', '.join(in_the_en
 # features end in PV's 200, because [a wider PV taught less](../params/tiny.yaml).
 #
 # In Figures 4.7 to 4.9 projections decide where there is no structural loss (mean scores from .54 to .90) and matter
-# little beside one (.92 to .94 beside cosine, .86 to .92 beside max-margin); their grids are in
-# [`params/grids/`](../params/grids/).
+# little beside one (.92 to .94 beside cosine, .86 to .92 beside max-margin).
 #
 # ## What a projection can learn without the student
 #
@@ -397,21 +423,23 @@ print(f"mean correlation of two features in the end, right: {', '.join(in_the_en
 # %%
 def shares(predicted, teacher):
     """R² of each document, (N,), of predictions (N, C); their mean is that of all."""
-    missed = (predicted - teacher).square().sum(dim=1)
-    variance = (teacher - teacher.mean(dim=0)).square().sum(dim=1).mean()
+    missed = (predicted - teacher).square().sum(1)
+    variance = centred(teacher).square().sum(1).mean()
     return 1 - missed / variance
 
 
-# %%
 embedded, teacher = views.held_out_embeddings(run)
 C = torch.from_numpy(teacher)
 start = torch.from_numpy(embedded["start"])
 width = C.shape[1]
+first = start[::2], C[::2]
+updates = len(train_history)
 for spec in (f"{width}", f"64(ReLU)x{width}", f"384(ReLU)x2048(ReLU)x{width}"):
     torch.manual_seed(0)
     f = projection(spec, start.shape[1])
-    list(train_projection(f, squared_distance, start[::2], C[::2], updates=len(train_history)))
-    r2 = shares(f(start[1::2]).detach(), C[1::2]).mean()
+    list(train_projection(f, squared_distance, *first, updates))
+    predicted = f(start[1::2]).detach()
+    r2 = shares(predicted, C[1::2]).mean()
     weights = sum(weight.numel() for weight in f.parameters())
     print(f"{spec}, {weights:,} weights: R² {r2:.2f}, the student unchanged")
 
@@ -419,8 +447,9 @@ own = figures.short_names(run)[run.label]
 for teaching in run.students.objective().teachings:
     if teaching.role == "contextual":
         with torch.no_grad():
-            z1, z2 = teaching.views(torch.from_numpy(embedded[own]), C)
-        r2 = shares(z1[1::2], z2[1::2]).mean()
+            of_halves = teaching.views(torch.from_numpy(embedded[own]), C)
+        predicted, of_teacher = (view[1::2] for view in of_halves)
+        r2 = shares(predicted, of_teacher).mean()
         print(f"{own} through its own projections: R² {r2:.2f}")
 
 # %% [markdown]
@@ -442,9 +471,10 @@ planned = planned_beside(run)
 if planned:
     sweep("04_projections", planned, profile=profile)
 
+there = [record for record in run.comparable() if record.student_folder]
 size = ("documents", "seed")
 rows = []
-for other in [run, *(run.of_record(each) for each in run.comparable() if each.student_folder)]:
+for other in [run, *map(run.of_record, there)]:
     p = other.profile.parameters
     if p.contextual_teacher is None or other.only(*size) != run.only(*size):
         continue
@@ -484,14 +514,17 @@ def predicted_by_linear_map(X, C):
     """C, (N, C), predicted from X, (N, D), by ridge regressions on other documents."""
     X = X - X.mean(axis=0)
     scale = np.sqrt(X.var(axis=0).mean())  # a penalty means the same for embeddings of any norm
-    return torch.from_numpy(cross_val_predict(RidgeCV(np.logspace(-3, 3, 7)), X / scale, C, cv=5))
+    model = RidgeCV(np.logspace(-3, 3, 7))
+    predicted = cross_val_predict(model, X / scale, C, cv=5)
+    return torch.from_numpy(predicted)
 
 
 # %%
 from docemb_lib.evaluation.tasks import Score
 
 spreads = {name: spread(torch.from_numpy(X)) for name, X in embedded.items()}
-collapsed = [name for name, value in spreads.items() if value < spreads["start"] / 20]
+least = spreads["start"] / 20
+collapsed = [name for name in spreads if spreads[name] < least]
 measure = f"R² of {run.parameters['contextual_teacher'] or 'PV'} by a linear map"
 held = {}
 for name, X in embedded.items():
@@ -515,29 +548,36 @@ scored = {name: scores[name] for name in held if name in scores}
 panels = {measure: held, "mean validation score": scored}
 order = sorted(held, key=lambda name: held[name][measure].mean)
 labels = [f"{name}, collapsed" if name in collapsed else name for name in order]
-size = (figures.WIDTH, 0.7 + 0.19 * len(order))
-figure, axes = plt.subplots(1, 2, figsize=size, sharey=True)
-for ax, (title, of_models) in zip(axes, panels.items(), strict=True):
-    rows = over_tasks(score_intervals(of_models)).set_index("model").reindex(order)
-    reach = [rows["value"] - rows["low"], rows["high"] - rows["value"]]
-    ax.errorbar(rows["value"], labels, xerr=reach, fmt="o", color=figures.PALETTE["student"])
-    ax.axvline(rows["value"]["start"], color=figures.GREY, linestyle="--")
-    ax.set(xlabel=title)
-run.save_figure(figure, "held", pd.concat(map(score_intervals, panels.values())))
+height = 0.7 + 0.19 * len(order)
+axes = figures.axes(height, columns=2, sharey=True)
+frames = []
+for ax, title in zip(axes, panels, strict=True):
+    frames.append(score_intervals(panels[title]))
+    rows = over_tasks(frames[-1]).set_index("model")
+    rows = rows.reindex(order)
+    ax.hlines(labels, rows["low"], rows["high"])
+    ax.plot(rows["value"], labels, "o")
+    ax.axvline(rows["value"]["start"], **dashed)
+    ax.set(xlabel=title, ylim=(-0.5, len(order) - 0.5))
+run.save_figure(ax, "held", pd.concat(frames))
 
 # %% [markdown]
-# Lines are 95% intervals, the dashed line is the student before training. A student has collapsed where it has less
-# than a twentieth of the spread before training. Left of the line, training has wiped out what the encoder knew of PV:
-# compare the structural losses alone with the students that learn from PV, too. The right panel says what that is worth
-# on the tasks: much of PV is no aim in itself. PV beside cosine in the thesis, and the cosine in place of SoftCCA here:
+# Left of the dashed line, the student before training, a student holds less of PV than it began with: training has wiped
+# out what the encoder knew. The right panel says what PV is worth on the tasks: much of it is no aim in itself. Lines are
+# 95% intervals.
+#
+# *S* learns from SBERT alone, by the loss in brackets, *C (PV)* from PV alone, *S+PV* from both. A student has collapsed
+# where it has less than a twentieth of the spread before training. PV beside cosine in the thesis, and the cosine in
+# place of SoftCCA here:
 
 # %%
 of_thesis = thesis.in_figure(run, "figure 4.8")
 best = "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"
 claim = thesis.better(of_thesis, "Beside cosine PV helps.", [best], ["only-structural;cosine"])
 print("{claim} In the thesis: {thesis}; here: {here}".format(**claim))
-alone = f"{run.parameters['contextual_teacher']} alone"
-print(views.compared(scores, f"{alone} (cosine)", alone))
+contextual = run.parameters["contextual_teacher"]
+alone = f"C ({contextual})"
+print(views.compared(scores, f"C ({contextual}, cosine)", alone))
 
 # %% [markdown]
 # ## The spaces
@@ -572,9 +612,11 @@ found = {"What the student holds of it": views.compared(held, own, control)}
 if control != "start":
     found["Beside the student before training"] = views.compared(held, own, "start")
 found["What that is worth"] = views.compared(scores, own, control)
-for other in [name for name in scores if name.startswith(f"{alone}, S:")][:1]:
+linear = [name for name in scores if name.startswith(f"{alone}, S:")]
+for other in linear[:1]:
     has_collapsed = f" Collapsed: {', '.join(collapsed)}." if collapsed else ""
-    found["Without a structural loss"] = views.compared(scores, other, alone) + has_collapsed
+    said = views.compared(scores, other, alone)
+    found["Without a structural loss"] = said + has_collapsed
 for what, said in found.items():
     print(LINES.fill(f"{what}: {said}"))
 
@@ -594,7 +636,4 @@ print(thesis.conclusion(run))
 # * van den Oord, Li and Vinyals (2018), Representation learning with contrastive predictive coding: InfoNCE.
 
 # %%
-folder = run.link_student()
-tidy = run.scores()
-run.finish(run.metrics(tidy), scores=tidy, student=folder, tables=run.evaluation.tables)
-print(f"student: {folder}; tables and figures: outputs/runs/{run.notebook}")
+print(run.record_scores())

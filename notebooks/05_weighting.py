@@ -79,10 +79,11 @@ limit = run.profile.structural_teacher.max_tokens
 n_tokens = torch.tensor([limit // 4, limit, 3 * limit])
 S = torch.full((3,), 0.4)
 C = torch.full((3,), 0.1)
-for lam_of_example in (1.0, 0.5, 0.0):
-    plain = weighted_loss(S, C, n_tokens, lam_of_example, None)
-    masked = weighted_loss(S, C, n_tokens, lam_of_example, limit)
-    print(f"λ {lam_of_example}: L = {plain:.3f}, with the mask at {limit} tokens {masked:.3f}")
+losses = (S, C, n_tokens)
+for weight in (1.0, 0.5, 0.0):
+    plain = weighted_loss(*losses, weight, None)
+    masked = weighted_loss(*losses, weight, limit)
+    print(f"λ {weight}: L = {plain:.3f}, with the mask at {limit} tokens {masked:.3f}")
 kept = (n_tokens <= limit).to(S)
 print(f"part `structural`: {S.mean():.3f}, with the mask {(kept * S).mean():.3f}")
 
@@ -100,21 +101,24 @@ print(f"part `structural`: {S.mean():.3f}, with the mask {(kept * S).mean():.3f}
 def document_weights(n_tokens, lam, max_structural_len=None, by_length=None, form="complement"):
     """The factors of L_S and of L_C, (B,) each, for documents of `n_tokens`, (B,)."""
     ones = torch.ones(len(n_tokens))
-    v = ones if max_structural_len is None else (n_tokens <= max_structural_len).float()
+    v = ones
+    if max_structural_len is not None:
+        v = (n_tokens <= max_structural_len).float()
     if lam is None and by_length is None:
         return v, ones  # the plain sum
     if lam is not None:
         v = v * lam
     if by_length is not None:  # "linear:FIRST:LAST"
-        first, last = map(int, by_length.split(":")[1:])
-        v = v * ((last - n_tokens) / (last - first)).clamp(0, 1)
+        _, first, last = by_length.split(":")
+        span = int(last) - int(first)
+        left = (int(last) - n_tokens) / span
+        v = v * left.clamp(0, 1)
     return v, ones if form == "structural" else 1 - v
 
 # %% [markdown]
 # The weights of the training documents of this run, which the assertion finds equal to the library's:
 
 # %%
-import matplotlib.pyplot as plt
 import pandas as pd
 
 from docemb_lib.losses import Weighting
@@ -128,20 +132,25 @@ examples = {
     f"drafts, λ .5, mask {limit}": (0.5, limit, None, "structural"),
     "this run": (p.lam, p.max_structural_len, p.lam_by_length, p.weighting),
 }
-lengths, _ = torch.from_numpy(run.teachers.structural_lengths("train", p.documents)).sort()
-figure, axes = plt.subplots(2, 3, figsize=(figures.WIDTH, 2.5), sharex=True, sharey=True)
-for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
+lengths = torch.from_numpy(run.teachers.structural_lengths("train", p.documents))
+lengths, _ = lengths.sort()
+orange = figures.PALETTE["structural"]
+green = figures.PALETTE["contextual"]
+axes = figures.axes(2.3, rows=2, columns=3, sharex=True, sharey=True)
+for ax, name in zip(axes.flat, examples, strict=True):
+    settings = examples[name]
     v, u = document_weights(lengths, *settings)
-    torch.testing.assert_close((v, u), Weighting(*settings).weights(lengths))
-    ax.step(lengths, v, where="post", color=figures.PALETTE["structural"], label="structural loss")
-    look = {"color": figures.PALETTE["contextual"], "linestyle": "--"}  # equal lines are seen
-    ax.step(lengths, u, where="post", **look, label="contextual loss")
+    of_library = Weighting(*settings).weights(lengths)
+    torch.testing.assert_close((v, u), of_library)
+    ax.step(lengths, v, color=orange, label="structural loss")
+    ax.step(lengths, u, "--", color=green, label="contextual loss")  # equal lines are seen
     ax.set(title=name, xlabel="structural tokens", ylabel="weight")
     ax.label_outer()
-ax.set(xlim=(0, lengths.double().quantile(0.95)))  # a few documents are many times longer
-figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=2)
+ax.set_xlim(0, lengths.double().quantile(0.95))  # a few documents are many times longer
+handles, labels = ax.get_legend_handles_labels()
+ax.figure.legend(handles, labels, loc="outside upper left", ncols=2)
 weights = pd.DataFrame({"length": lengths, "structural": v, "contextual": u})
-run.save_figure(figure, "weights", weights)
+run.save_figure(ax, "weights", weights)
 share = (lengths > limit).double().mean()
 print(f"{share:.0%} of the documents have more than {limit} tokens.")
 
@@ -161,22 +170,31 @@ print(views.taught(run))
 # says whether they pull in one direction (1), do not meet (0) or push against each other (-1).
 
 # %%
-def gradients(teachings, y, targets, encoder):
-    """The gradient of each mean loss at the parameters of the encoder, (parameters,), by name."""
+def gradient_of(loss, student):
+    """The gradient of a loss at all trained parameters of a student, (parameters,)."""
+    weights = [weight for weight in student.parameters() if weight.requires_grad]
+    parts = torch.autograd.grad(loss, weights, retain_graph=True, materialize_grads=True)
+    return torch.cat([part.flatten() for part in parts])
+
+
+def gradients(teachings, student, batch, targets):
+    """The gradient of each mean loss at the parameters of the student, (parameters,), by name."""
+    y = student(batch)
     by_name = {}
     for name, teaching in teachings.items():
-        f, g = teaching.views(y, targets.teachers[teaching.name])
-        loss = teaching.loss(f, g).mean()
-        parts = torch.autograd.grad(loss, encoder, retain_graph=True, materialize_grads=True)
-        by_name[name] = torch.cat([part.flatten() for part in parts])
+        views_of_both = teaching.views(y, targets.teachers[teaching.name])
+        loss = teaching.loss(*views_of_both).mean()
+        by_name[name] = gradient_of(loss, student)
     return by_name
 
 
 def beside(structural, contextual):
     """The norms of two gradients, the share of the first, and the cosine between them."""
-    S, C = structural.norm().item(), contextual.norm().item()
-    cosine = torch.cosine_similarity(structural, contextual, dim=0).item()
-    return {"norm of L_S": S, "norm of L_C": C, "share of L_S": S / (S + C), "cosine": cosine}
+    S = structural.norm().item()
+    C = contextual.norm().item()
+    cosine = torch.cosine_similarity(structural, contextual, dim=0)
+    norms = {"norm of L_S": S, "norm of L_C": C}
+    return {**norms, "share of L_S": S / (S + C), "cosine": cosine.item()}
 
 
 # %% [markdown]
@@ -205,28 +223,31 @@ behind = {
     "linear": {"student_projection": width},
     "linear, MSE": {"student_projection": width, "contextual_loss": "mse"},
 }
-contextual = {name: teachings_with(**changes)[1] for name, changes in behind.items()}
 structural = {}
 for loss in ("cosine", "max-margin"):
-    structural[loss] = teachings_with(structural_loss=loss)[0]
-for name, teaching in contextual.items():
+    structural[loss], _ = teachings_with(structural_loss=loss)
+contextual = {}
+for name, changes in behind.items():
+    _, teaching = teachings_with(**changes)
+    contextual[name] = teaching
     weights = sum(weight.numel() for weight in teaching.parameters())
     print(f"{name}: {weights:,} weights are trained with the student and then left out")
 
 # %%
+from itertools import product
+
 student = stage.objective(trained=False).student
-encoder = [weight for weight in student.parameters() if weight.requires_grad]
-documents = stage.training_documents(student, "train", p.documents)
+documents_of_run = stage.training_documents(student, "train", p.documents)
 size = min(run.training.batch_size, p.documents // 2)
 rows = []
 for first in (0, size):
-    batch, targets = documents.pack([range(first, first + size)])
-    of_losses = gradients(structural | contextual, student(batch), targets, encoder)
-    for loss in structural:
-        for name in contextual:
-            numbers = beside(of_losses[loss], of_losses[name])
-            rows.append({"structural": loss, "contextual": name, **numbers})
-means = pd.DataFrame(rows).groupby(["structural", "contextual"], sort=False).mean()
+    batch, targets = documents_of_run.pack([range(first, first + size)])
+    of_losses = gradients(structural | contextual, student, batch, targets)
+    for loss, name in product(structural, contextual):
+        numbers = beside(of_losses[loss], of_losses[name])
+        rows.append({"structural": loss, "contextual": name, **numbers})
+of_pairs = pd.DataFrame(rows).groupby(["structural", "contextual"], sort=False)
+means = of_pairs.mean()
 figures.table(means)
 
 # %% [markdown]
@@ -243,16 +264,17 @@ said = f"""At λ = .5 the cosine loss has {share["cosine"]:.0%} of the gradient 
 {share["max-margin"]:.0%}: that max-margin exerts more pressure than cosine (4.5.2) {holds} here."""
 print(LINES.fill(said))
 
-for loss, cosine in means["cosine"].groupby("structural", sort=False).mean().items():
+of_strict = means["cosine"].groupby("structural", sort=False).mean()
+for loss, cosine in of_strict.items():
     meet = "push against each other" if cosine < 0 else "pull in one direction"
     print(f"Here {loss} and the contextual losses {meet} (mean cosine {cosine:+.2f}).")
 
 norms = means["norm of L_C"]["cosine"]
 times = norms["linear"] / norms["projections of this run"]
-of_pairs = pd.DataFrame(rows).groupby(["structural", "contextual"])["cosine"]
-between_batches = (of_pairs.max() - of_pairs.min()).max()
-by_loss = means["cosine"].unstack()
-between_losses = (by_loss.max(axis=1) - by_loss.min(axis=1)).max()
+cosines = of_pairs["cosine"]
+between_batches = (cosines.max() - cosines.min()).max()
+by_loss = means["cosine"].groupby("structural")
+between_losses = (by_loss.max() - by_loss.min()).max()
 said = f"""The projections of this run make the contextual gradient {times:.1f} times smaller than a
 linear one does. The cosine differs by {between_losses:.2f} at most among the three contextual
 losses, by {between_batches:.2f} between the two batches."""
@@ -264,21 +286,20 @@ print(LINES.fill(said))
 
 # %%
 trained = run.students.objective()
-encoder = [weight for weight in trained.student.parameters() if weight.requires_grad]
 of_roles = {teaching.role: teaching for teaching in trained.teachings}
-by_role = gradients(of_roles, trained.student(batch), targets, encoder)
+by_role = gradients(of_roles, trained.student, batch, targets)
 by_hand = sum(by_role.values()) / len(by_role)  # a single teacher has no weight
 
 trained.weighting = Weighting(lam=0.5)
 trained.group_size = None  # one batch
 loss = trained(batch, **targets._asdict()).loss
-parts = torch.autograd.grad(loss, encoder, materialize_grads=True)
-by_library = torch.cat([part.flatten() for part in parts])
+by_library = gradient_of(loss, trained.student)
 assert (by_hand - by_library).norm() < 1e-3 * by_library.norm()
 
-after = beside(by_role.get("structural", by_hand), by_role.get("contextual", by_hand))
-share, cosine = after["share of L_S"], after["cosine"]
-print(f"This run, trained: {share:.0%} of the gradient is of L_S, the cosine is {cosine:+.2f}.")
+of_both = [by_role.get(role, by_hand) for role in ("structural", "contextual")]
+after = beside(*of_both)
+said = f"{after['share of L_S']:.0%} of the gradient is of L_S, the cosine is {after['cosine']:+.2f}"
+print(f"This run, trained: {said}.")
 
 # %% [markdown]
 # At a minimum of the weighted sum the two gradients would be opposite (-1).
@@ -297,29 +318,34 @@ def weights_after(factor, optimizer, max_norm=float("inf"), updates=50):
     of_w = optimizer([w], lr=0.01)
     for _ in range(updates):
         X = torch.randn(6, 8, generator=random)
+        errors = X @ w - X.sum(dim=1)
+        loss = factor * errors.square().mean()
         of_w.zero_grad()
-        (factor * (X @ w - X.sum(dim=1)).square().mean()).backward()
+        loss.backward()
         torch.nn.utils.clip_grad_norm_([w], max_norm)
         of_w.step()
     return w.detach()
 
-# %%
+
 optimizers = {
     "SGD": (torch.optim.SGD,),
     "AdamW": (torch.optim.AdamW,),
     "AdamW, clipped": (torch.optim.AdamW, 3.0),
 }
 for name, settings in optimizers.items():
-    whole, half = weights_after(1, *settings), weights_after(0.5, *settings)
+    whole = weights_after(1, *settings)
+    half = weights_after(0.5, *settings)
     change = (whole - half).norm() / whole.norm()
     print(f"{name}: half of the loss changes the weights by {change:.1e}")
 
 clipped = (train_history["grad_norm"] > run.training.max_grad_norm).mean()
 print(f"In the training of this run {clipped:.0%} of the updates were clipped.")
-in_thesis = {number: thesis.in_figure(run, f"figure 4.{number}") for number in (10, 11)}
+in_thesis = {}
+for number in (10, 11):
+    in_thesis[number] = thesis.in_figure(run, f"figure 4.{number}")
 for number, of_figure in in_thesis.items():
-    values = of_figure.published["value"]
-    difference = values["None;λ=0.5"] - values["no-weighting"]
+    there = of_figure.published["value"]
+    difference = there["None;λ=0.5"] - there["no-weighting"]
     print(f"In the thesis' Figure 4.{number} λ = .5 is {difference:+.4f} beside the plain sum.")
 
 # %% [markdown]
@@ -329,42 +355,43 @@ for number, of_figure in in_thesis.items():
 #
 # ## A sweep over λ
 #
-# The students that differ from this one in λ and mask alone. λ = 1 is the student of SBERT alone (`03_structural`),
-# λ = 0 that of the contextual teacher alone through the same projections (`04_projections`).
+# The students that differ from this one in λ and mask alone. λ = 1 is *S (cosine)*, the student of SBERT alone
+# (`03_structural`), λ = 0 is *C (PV)*, that of the contextual teacher alone through the same projections
+# (`04_projections`).
 
 # %%
 from docemb_lib.evaluation.scoreboard import listed, main_rows, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import score_intervals
 
-scores = run.scores()
+run.scores()  # of this student, too
 students = views.by_weighting(run)
-of_students = run.scorer.recorded([each.model for each in students.values()])
+models = [each.model for each in students.values()]
+of_students = run.scorer.recorded(models)
 points = main_rows(score_intervals(of_students))
-masks = [students[name].max_structural_len for name in points["model"]]
-points = points.assign(
-    lam=[students[name].lam for name in points["model"]],
-    mask=["no mask" if mask is None else f"mask at {mask} tokens" for mask in masks],
-)
-tasks = points["task"].unique()
-figure, axes = plt.subplots(1, len(tasks), figsize=(figures.WIDTH, 2.4), squeeze=False)
-for ax, task in zip(axes.flat, tasks, strict=True):
-    of_task = points[points["task"] == task].sort_values("lam")
-    for number, (mask, line) in enumerate(of_task.groupby("mask", sort=False)):
-        reach = [line["value"] - line["low"], line["high"] - line["value"]]
+weighted = [students[name] for name in points["model"]]
+points["lam"] = [each.lam for each in weighted]
+masks = [each.max_structural_len for each in weighted]
+points["mask"] = [f"mask at {mask}" if mask else "no mask" for mask in masks]
+points = points.sort_values("lam", kind="stable")
+tasks = dict(iter(points.groupby("task", sort=False)))
+axes = figures.axes(2.1, columns=len(tasks), squeeze=False).flat
+for ax, task in zip(axes, tasks, strict=True):
+    of_task = tasks[task]
+    lines = of_task.groupby("mask", sort=False)
+    for number, (mask, line) in enumerate(lines):
+        color = figures.SERIES[number]
         places = line["lam"] + 0.03 * number  # equal scores are seen
-        color = figures.SERIES[number % len(figures.SERIES)]
-        ax.errorbar(places, line["value"], yerr=reach, fmt="o-", color=color, label=mask)
-    floor = of_task.loc[of_task["lam"] > 0, "low"].min() - 0.02
-    below = of_task[of_task["value"] < floor]
-    outside = [f"at {lam:g}: {value:.2f}" for lam, value in below[["lam", "value"]].to_numpy()]
-    ax.set(title=task, xlabel=", ".join(["λ", *outside]), ylabel=of_task["metric"].iloc[0])
-    ax.set(ylim=(floor, None), xlim=(-0.1, 1.1))
-handles, labels = axes.flat[0].get_legend_handles_labels()
-figure.legend(handles, labels, loc="outside upper left", ncols=4)
-run.save_figure(figure, "lambda", points)
+        ax.plot(places, line["value"], "o-", color=color, label=mask)
+        ax.vlines(places, line["low"], line["high"], color=color)
+    of_sbert = of_task[of_task["lam"] > 0]
+    floor = of_sbert["low"].min() - 0.02
+    ax.set(title=task, xlabel="λ")
+    ax.set(xlim=(-0.1, 1.1), ylim=(floor, None))
+ax.legend(**figures.BESIDE)
+run.save_figure(ax, "lambda", points)
 
 # %% [markdown]
-# Each point is one training, with the 95% interval over examples; a score below the axes is written under them. The
+# Each point is one training, with the 95% interval over examples; the line at λ = 0 leads to a score below the axes. The
 # explorer compares two students on the same examples.
 
 # %%
@@ -387,10 +414,14 @@ from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import CONTEXTUAL_KINDS, on_task_models, sbert_models, student_model
 
 sbert = sbert_models(run.teachers)
-lead = next(each for each in on_task_models(sbert, None) if each.kind == Kind.SBERT_LEAD)
+on_task = on_task_models(sbert, None)
+lead, *_ = (each for each in on_task if each.kind == Kind.SBERT_LEAD)
 known = [*run.references, sbert.chunks, lead]
 names = figures.short_names(run, known)
-readers = [student_model(name, each.folder) for name, each in students.items() if each.folder]
+readers = []
+for name, each in students.items():
+    if each.folder:
+        readers.append(student_model(name, each.folder))
 for model in known:
     if model.kind not in CONTEXTUAL_KINDS or model.kind == both["contextual_teacher"]:
         readers.append(model.called(names[model.label]))
@@ -399,27 +430,30 @@ reading = views.endings(readers, views.documents_to_read(run))
 of_readers = run.scorer.by_round(readers)[run.scorer.largest_round]
 intervals = main_rows(score_intervals(of_readers))
 reading["mean"] = intervals.groupby("model")["value"].last()
-reading["spread"] = [spread(views.validation_embeddings(run.corpus, model)) for model in readers]
+embedded = [views.validation_embeddings(run.corpus, model) for model in readers]
+reading["spread"] = [*map(spread, embedded)]
 spreads = reading["spread"].sort_values()
 alike = [f"{name} {value:.3f}" for name, value in spreads.items()]
 print(LINES.fill(f"Spread, from the most alike on: {'; '.join(alike)}."))
 
 # %% tags=["picture"]
 kinds = {model.label: model.kind for model in readers}
-_, ax = plt.subplots(figsize=(figures.WIDTH, 3.1))
+ax = figures.axes(2.9)
 floor = reading["mean"][names[run.untrained.label]] - 0.03
-along = [name for name, each in students.items() if each.max_structural_len is None]
-along = reading.loc[reading.index.isin(along) & (reading["mean"] > floor)].sort_values("ending")
-ax.plot(along["ending"], along["mean"], color=figures.PALETTE["student"], linewidth=0.7)
-colours = figures.series_colors(reading.index)
+lams = {n: each.lam for n, each in students.items() if each.max_structural_len is None}
+along = reading[reading.index.isin(lams)]
+along = along[along["mean"] > floor].sort_values("ending")
+blue = figures.PALETTE["student"]
+ax.plot(along["ending"], along["mean"], color=blue, linewidth=0.7)
 for row in reading.itertuples():
-    color = colours[row.Index]
+    color = figures.colour_of(kinds[row.Index])
     height = max(row.mean, floor)
     label = row.Index if height == row.mean else f"{row.Index}: {row.mean:.2f} ↓"
-    marker = "o" if kinds[row.Index] in ("student", "untrained") else "D"
-    ax.plot([row.low, row.high], [height] * 2, color=color, alpha=0.4)
-    ax.plot(row.ending, height, marker, color=color, label=label)
-ax.legend(**figures.BESIDE)
+    ax.hlines(height, row.low, row.high, color=color, alpha=0.4)
+    ax.plot(row.ending, height, "o", color=color)
+    place = {"xytext": (0, 3), "textcoords": "offset points"}
+    place["ha"] = "right" if row.ending > 1 else "left"
+    ax.annotate(f" {label} ", (row.ending, height), color=color, **place)
 ax.axvline(1, color=figures.GREY, linestyle=":")
 ax.set_xscale("symlog", linthresh=0.02)
 ax.set_xticks([0, 0.01, 0.1, 1], ["0", ".01", ".1", "1"])
@@ -429,19 +463,24 @@ ax.set_ylabel("mean validation score")
 run.save_figure(ax, "endings", reading.rename_axis("model").reset_index())
 
 # %% [markdown]
-# At the left stand the models that do not read the end; on the dotted line it counts as much as the beginning, and
-# right of it more. Circles are students, diamonds their references; bars are 95% intervals of the ending. The thin line
-# joins the students of the sweep over λ, from SBERT alone at its left end on.
+# Left of the dotted line the end of a document counts less than its beginning, at the left edge it is not read at all;
+# the higher a point, the better are the scores. Students are blue, and the thin line joins those without a mask, from
+# SBERT alone at its left end on. SBERT itself is orange, PV green, the start grey; bars are 95% intervals of the ending.
 
 # %%
 at = {}
 for name, each in students.items():
     at[each.lam, each.max_structural_len is None] = name
-alone, plain, masked = (at.get(place) for place in ((1, True), (0.5, True), (0.5, False)))
+alone = at.get((1, True))
+plain = at.get((0.5, True))
+masked = at.get((0.5, False))
 
 chain = [names[run.untrained.label], alone, plain, masked]
 chain = [reading.loc[name] for name in chain if name in reading.index]
-counts = [f"{row.name} {with_interval(row['ending'], row['low'], row['high'])}" for row in chain]
+counts = []
+for row in chain:
+    interval = with_interval(row["ending"], row["low"], row["high"])
+    counts.append(f"{row.name} {interval}")
 steps = []
 for before, after in pairwise(chain):
     word = "more" if after["low"] > before["high"] else "neither more nor less"
@@ -452,8 +491,8 @@ print(LINES.fill(f"The end of a document: {does_it_count}."))
 
 # %%
 cosine, margin = in_thesis.values()
-lams = (0.2, 0.5, 0.8, 0.95)
-with_mask, without_mask = ([f"{mask};λ={lam}" for lam in lams] for mask in (384, None))
+with_mask = [f"384;λ={weight}" for weight in (0.2, 0.5, 0.8, 0.95)]
+without_mask = [name.replace("384", "None") for name in with_mask]
 with_half = "384;λ=0.5"
 weighted = [with_half, "None;λ=0.2", "None;λ=0.8", "no-weighting"]
 teachers = ["Longformer", "SBERT", "PV;2048d"]
@@ -467,16 +506,18 @@ claims = [
 figures.table(thesis.claim_table(claims), section=thesis.CLAIMS)
 
 # %% [markdown]
-# The students of Figures 4.10 (beside cosine) and 4.11 (beside max-margin) that were recorded before this run: means in
-# the thesis, on its own tasks and normalised by the best model, and mean validation scores here. A mask is at 384
-# tokens there.
+# This run and the recorded students of Figures 4.10 (beside cosine) and 4.11 (beside max-margin): means in the thesis, on
+# its own tasks and normalised by the best model, and mean validation scores here. A mask is at 384 tokens there.
 
 # %%
+import numpy as np
+
 rows = []
 for number, of_figure in in_thesis.items():
     for name, row in of_figure.published.iterrows():
         if row["kind"] != "baseline" and name in of_figure.scores:
-            here = over_tasks(score_intervals({name: of_figure.scores[name]}))["value"].item()
+            of_tasks = of_figure.scores[name].values()
+            here = np.mean([score.mean for score in of_tasks])
             rows.append((f"4.{number}", name, row["value"], here))
 recorded_here = pd.DataFrame(rows, columns=["figure", "model", "thesis", "here"])
 figures.table(recorded_here.set_index(["figure", "model"]))
@@ -484,8 +525,8 @@ figures.table(recorded_here.set_index(["figure", "model"]))
 # %% [markdown]
 # ## Shortcuts
 #
-# `ending` is a ratio. A model that is moved little by any passage can have a large one, as a student of Paragraph Vector
-# alone, whose embeddings are alike; so read it beside `mean` and `spread`. And reading the end is not understanding it:
+# `ending` is a ratio. A model that is moved little by any passage can have a large one, as *C (PV)* has, whose embeddings
+# are alike; so read it beside `mean` and `spread`. And reading the end is not understanding it:
 # pages of one package may repeat its names to the end, which helps on `package` without any topic.
 #
 # ## What was found
@@ -494,18 +535,17 @@ figures.table(recorded_here.set_index(["figure", "model"]))
 read = f"How much the end of a document counts beside its beginning: {listed(counts)}"
 print(LINES.fill(f"{read}; {does_it_count}."))
 
-unmasked = {n: s for n, s in of_students.items() if students[n].max_structural_len is None}
+unmasked = {name: of_students[name] for name in lams}
 if alone in unmasked and plain in unmasked:
     means = over_tasks(score_intervals(unmasked)).set_index("model")["value"]
     best = means.idxmax()
-    lams = sorted(students[name].lam for name in unmasked)
-    tried = listed([f"{lam:g}" for lam in lams])
+    tried = [f"{weight:g}" for weight in sorted(lams.values())]
     other = plain if best == alone else best
     said = views.compared(of_students, other, alone)
     second = means.drop(best).idxmax()
     if second not in (other, alone):
         said += f" {views.compared(of_students, best, second)}"
-    said = f"Of λ = {tried}, {students[best].lam:g} has the best mean; {said}"
+    said = f"Of λ = {listed(tried)}, {lams[best]:g} has the best mean; {said}"
     print(LINES.fill(said.replace(" 0.", " .")))
 if plain and masked:
     print(LINES.fill(f"As to the mask, {views.compared(of_students, masked, plain)}"))
@@ -517,11 +557,7 @@ if plain and masked:
 print(thesis.conclusion(run))
 
 # %%
-tables = run.evaluation.tables
-recorded = run.finish(
-    run.metrics(scores), scores=scores, student=run.link_student(), tables=tables
-)
-print(f"{len(recorded)} numbers of this run are recorded.")
+print(run.record_scores())
 
 # %% [markdown]
 # ## Try it

@@ -41,7 +41,6 @@ weighting = "profile"  # of the contextual loss: complement is 1 - λ; structura
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -72,7 +71,8 @@ def average_precision(X, candidates, query, relevant):
     candidates: the rows that can be retrieved, in the order of ties.
     """
     cosines = X[candidates] @ X[query]
-    ranking = candidates[np.argsort(-np.round(cosines, 12), kind="stable")]
+    order = np.argsort(-np.round(cosines, 12), kind="stable")
+    ranking = candidates[order]
     hits = np.isin(ranking[ranking != query], relevant)
     ranks = np.arange(1, len(hits) + 1)
     precision = np.cumsum(hits) / ranks
@@ -80,32 +80,36 @@ def average_precision(X, candidates, query, relevant):
 
 
 # %%
+from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Retrieval
 
 tasks = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
 rankings = [task for task in tasks if isinstance(task, Retrieval)]
-for task in [task for task in rankings if not any(task.splits["test"].missing)][:1]:
+whole = [task for task in rankings if not any(task.splits["test"].missing)]
+for task in whole[:1]:
     data = task.splits["test"]
-    pool = data.pool  # ids; of equally near documents that with the last one comes first
-    candidates = np.array(sorted(range(len(pool)), key=pool.__getitem__, reverse=True))
+    candidates = np.argsort(data.pool)[::-1]  # of equally near ones the last id comes first
     row_of = {id: row for row, id in enumerate(task.documents("test"))}
     embeddings = run.model.embed(task.texts("test"))
-    X = embeddings[[row_of[id] for id in data.ids]].astype(np.float64)
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    rows = [row_of[id] for id in data.ids]
+    X = unit(embeddings[rows])
     examples = list(zip(data.queries, data.relevant, strict=True))
-    values = [average_precision(X, candidates, *example)[0] for example in examples]
+    of_queries = [average_precision(X, candidates, *example) for example in examples]
+    values = [value for value, _, _ in of_queries]
 
     print(f"{task.name}: X {X.shape}; three queries have {np.round(values[:3], 3)},")
     print(f"and the mean of all {len(values)}, MAP, is {np.mean(values):.4f}")
-    np.testing.assert_allclose(np.mean(values), task.score(embeddings).mean, atol=1e-6)
+    of_library = task.score(embeddings).mean
+    assert np.isclose(np.mean(values), of_library, atol=1e-6)
 
-    most = int(np.argmax([len(rows) for rows in data.relevant]))
-    value, precision, hits = average_precision(X, candidates, *examples[most])
+    value, precision, hits = max(of_queries, key=lambda each: each[2].sum())
     ranks = np.flatnonzero(hits) + 1
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.0))
-    ax.plot(np.arange(1, len(hits) + 1), precision, color=figures.GREY)
+    ax = figures.axes(2.0)
+    every_rank = np.arange(len(hits)) + 1
+    ax.plot(every_rank, precision, color=figures.GREY)
     ax.plot(ranks, precision[hits], "o")
-    ax.set(xlim=(0, ranks[-1] + 10), xlabel="rank", ylabel="precision")
+    ax.set_xlim(0, ranks[-1] + 10)
+    ax.set(xlabel="rank", ylabel="precision")
     ax.set_title(f"one query: average precision {value:.3f}")
     run.save_figure(ax, "precision")
 
@@ -123,9 +127,14 @@ def paired_test(differences, permutations=9999):
     """The two-sided p-value, and the mean difference after each swap. differences: (N,)."""
     N = len(differences)
     draw = np.random.default_rng(1)
-    swapped = [draw.choice([-1, 1], N) @ differences for _ in range(permutations)]
-    extreme = np.abs(swapped) >= abs(differences.sum()) - 1e-9 * N
-    return (1 + extreme.sum()) / (1 + permutations), np.array(swapped) / N
+    sums = []
+    for _ in range(permutations):
+        signs = draw.choice([-1, 1], N)
+        sums.append(signs @ differences)
+    observed = abs(differences.sum()) - 1e-9 * N  # rounding is no difference
+    extreme = np.abs(sums) >= observed
+    p = (1 + extreme.sum()) / (1 + permutations)
+    return p, np.array(sums) / N
 
 
 # %%
@@ -137,7 +146,8 @@ names = figures.short_names(run)
 student = names[final.student]
 sbert = names["SBERT truncated"]
 task = run.profile.evaluation.tasks[-1]
-difference = scores[student][task].of_examples() - scores[sbert][task].of_examples()
+of_student = scores[student][task].of_examples()
+difference = of_student - scores[sbert][task].of_examples()
 p, swapped = paired_test(difference)
 (of_library,) = paired_p_values(difference[None])
 print(f"{task}: {student} minus {sbert} on three of {len(difference)} examples {difference[:3]},")
@@ -146,7 +156,7 @@ error = np.sqrt(p * (1 - p) / len(swapped))  # of a share of random swaps
 assert abs(p - of_library) < 6 * error + 1e-3
 
 # %%
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.0))
+ax = figures.axes(2.0)
 ax.hist(swapped, bins=50)
 ax.axvline(difference.mean(), color=figures.PALETTE["structural"])
 ax.set(xlabel=f"{task}: {student} minus {sbert}, after random swaps", ylabel="swaps")
@@ -180,36 +190,38 @@ interval_board(intervals)
 #
 # ## The student beside each of them
 #
-# Points are the mean difference over tasks with its 95% interval, marks the tasks. At the right of zero the student is
-# better. A point is filled where the test of the mean shows a difference, corrected for their number.
+# How far is the student ahead of each of these models?
 
 # %% tags=["picture"]
 from docemb_lib.evaluation.uncertainty import OVERALL
 
 tests = final.comparison.query("model == @final.student and reference in @deciding")
-mean_tests = over_tasks(tests).set_index("reference")
-by_task = tests[tests["task"] != OVERALL]
+in_the_mean = over_tasks(tests).set_index("reference")
 kinds = final.models.set_index("model")["kind"]
-rows = by_task.assign(
-    model=by_task["reference"].map(names),
-    kind=by_task["reference"].map(kinds),
-    value=by_task["difference"],
-    verdict=by_task["reference"].map(mean_tests["verdict"]),
-)
+rows = tests[tests["task"] != OVERALL]
+reference = rows["reference"]
+rows = rows.assign(value=rows["difference"])
+rows["model"] = reference.map(names)
+rows["kind"] = reference.map(kinds)
+rows["verdict"] = reference.map(in_the_mean["verdict"])
 figure = figures.plot_rows(rows)
 for ax in figure.axes:
     ax.axvline(0, color=figures.GREY, linewidth=0.8)
     ax.set_xlabel(f"{student} minus the model of the row")
 run.save_figure(figure, "differences", tests)
 
+# %% [markdown]
+# Right of zero the student is better than the model of the row, left of it worse. Points are the mean difference over
+# tasks with its 95% interval, filled where the test of the mean, corrected for their number, shows a difference; small
+# marks are the tasks. In the table a word stands where a test shows a difference.
+
 # %%
 from docemb_lib.evaluation.scoreboard import test_board
 
-test_board(tests.assign(reference=tests["reference"].map(names)))
+tests = figures.named(tests, names)
+test_board(tests)
 
 # %% [markdown]
-# A word stands where a test shows a difference.
-#
 # ## With longer documents?
 #
 # SBERT reads the beginning of a document, the student more of it. If the longer context is what helps, then the student
@@ -229,14 +241,18 @@ def by_length(results, lengths, edges=(256, 512, 1024, 2048, 4096), least=10):
     """
     ends = [0]
     for edge in edges:
-        sides = ((lengths > ends[-1]) & (lengths <= edge), lengths > edge)
-        if min(side.sum() for side in sides) >= least:
+        longer = (lengths > edge).sum()
+        between = (lengths > ends[-1]).sum() - longer
+        if min(between, longer) >= least:
             ends.append(edge)
-    names = [f"{low + 1}-{high}" for low, high in pairwise(ends)] + [f"> {ends[-1]}"]
+    names = [f"{low + 1}-{high}" for low, high in pairwise(ends)]
+    names.append(f"> {ends[-1]}")
+    bucket_of = np.searchsorted(ends[1:], lengths)
     rows = []
     for number, name in enumerate(names):
-        chosen = results[np.searchsorted(ends[1:], lengths) == number]
-        rows.append((name, len(chosen), *bootstrap_over_tasks([chosen[None]])[:, 0]))
+        chosen = results[bucket_of == number]
+        interval = bootstrap_over_tasks([chosen[None]])[:, 0]
+        rows.append((name, len(chosen), *interval))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])
 
 
@@ -244,11 +260,13 @@ def longest(task, tokens):
     """The tokens of the longest document of each test example; of a query also those to find."""
     length_of = dict(zip(task.documents("test"), tokens, strict=True))
     data = task.splits["test"]
-    lengths = np.max([[length_of[id] for id in column.ids] for column in data.columns], axis=0)
+    of_columns = [[length_of[id] for id in column.ids] for column in data.columns]
+    lengths = np.max(of_columns, axis=0)
     if not isinstance(task, Retrieval):
         return lengths
     examples = zip(data.queries, data.relevant, strict=True)
-    return np.array([lengths[[query, *found]].max() for query, found in examples])
+    longest_of = [max(lengths[[query, *found]]) for query, found in examples]
+    return np.array(longest_of)
 
 
 # %% [markdown]
@@ -283,22 +301,23 @@ for task in tasks:
     of_sbert = scores[sbert][task.name].of_examples()
     for name, kind in ((student, "student"), ("SBERT-chunks", "sbert-chunks")):
         ahead = scores[name][task.name].of_examples() - of_sbert
-        frame = by_length(ahead, lengths)
-        frames.append(frame.assign(model=name, kind=kind, task=task.name, metric="mean"))
+        frame = by_length(ahead, lengths).assign(task=task.name, metric="mean")
+        frames.append(frame.assign(model=name, kind=kind))
         if name == student:
             ahead_of_sbert[task.name] = (ahead, lengths)
 lengthwise = pd.concat(frames, ignore_index=True)
 
 # %%
 by_task = lengthwise.groupby("task", sort=False)
-size = (figures.WIDTH, 0.4 + 1.7 * len(by_task))
-figure, axes = plt.subplots(len(by_task), figsize=size, squeeze=False)
-for ax, (task, rows_of_task) in zip(axes.flat, by_task, strict=True):
-    figures.plot_lines(rows_of_task, x="bucket", ax=ax).set_title(task)
+height = 0.4 + 1.7 * len(by_task)
+axes = figures.axes(height, rows=len(by_task), squeeze=False)
+for ax, each in zip(axes.flat, by_task, strict=True):
+    task, of_task = each
+    figures.plot_lines(of_task, x="bucket", ax=ax)
     ax.axhline(0, color=figures.GREY, linewidth=0.8)
-    ax.set_ylabel(f"minus {sbert}")
+    ax.set(title=task, ylabel=f"minus {sbert}")
 ax.set_xlabel("length in tokens of the structural teacher")
-run.save_figure(figure, "by-length", lengthwise)
+run.save_figure(ax, "by-length", lengthwise)
 
 # %%
 from docemb_lib.evaluation.scoreboard import p_value
@@ -339,7 +358,8 @@ def embed_beginnings(texts):
 cut_name = f"{student} cut at {limit}"
 embedder = Embedder(cut_name, f"{run.model.fingerprint}/{limit} tokens", embed_beginnings)
 cut = Model(Identity(Kind.STUDENT, name=cut_name), embedder)
-scores |= run.scorer.by_round([cut])[run.scorer.largest_round]
+by_round = run.scorer.by_round([cut])
+scores |= by_round[run.scorer.largest_round]
 
 # %%
 print(views.compared(scores, student, cut_name))
@@ -366,9 +386,9 @@ for model in run.references:
 versions = views.documents_to_read(run)
 endings = views.endings(read, versions).rename(names)
 endings = endings.sort_values("ending")
-table = pd.DataFrame({"model": endings.index, "mean": endings.index.map(means)})
-table["ending"] = [with_interval(*row) for row in endings.to_numpy()]
-figures.table(table.set_index("model"))
+said = {name: with_interval(*row) for name, *row in endings.itertuples()}
+table = pd.DataFrame({"mean": means, "ending": said})
+figures.table(table.loc[endings.index])
 
 # %% [markdown]
 # SBERT has not seen the end, so that a student which matches it by the cosine learns to disregard the end; max-margin,
@@ -399,50 +419,44 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # ## What was found
 
 # %% tags=["found"]
-from docemb_lib.evaluation.scoreboard import RELATIONS, UNCLEAR, WORSE, listed, told, would_show
+from docemb_lib.evaluation.scoreboard import UNCLEAR, WORSE, listed, told, told_of_means
 from docemb_lib.evaluation.uncertainty import differences, verdicts
 from docemb_lib.thesis.comparison import LINES
 
 
-def beside(labels):
-    """How the student stands beside models, in words: the tests of the means over tasks."""
-    parts = []
-    for verdict, rows in mean_tests.loc[labels].groupby("verdict", sort=False):
-        clauses = []
-        for label, row in rows.iterrows():
-            gain = f"{row['difference']:+.3f}".replace("0.", ".")
-            needed = would_show(rows.loc[[label]])
-            clauses.append(f"{names[label]} ({gain}, {p_value(row['p_holm'])}{needed})")
-        parts.append(f"{RELATIONS[verdict]} {listed(clauses)}")
-    return "; ".join(parts)
+def against(name, reference):
+    """The paired tests of a model against another, see `verdicts`."""
+    both = {each: scores[each] for each in (name, reference)}
+    return verdicts(differences(both, reference))
 
 
 p = run.profile.parameters
 teachers = [final.label(Kind.SBERT_TRUNCATED), final.label(p.contextual_teacher)]
-asked = [label for label in (final.before, *teachers) if label is not None]
-said = f"{student}, this student, is in the mean {beside(asked)}."
-print(LINES.fill(said), end="\n\n")
-ahead = mean_tests.index[mean_tests["verdict"] == WORSE]
+asked = [names[label] for label in (final.before, *teachers) if label is not None]
+of_asked = told_of_means(tests[tests["reference"].isin(asked)])
+print(LINES.fill(f"{student}, this student, is in the mean {of_asked}."), end="\n\n")
+ahead = in_the_mean.index[in_the_mean["verdict"] == WORSE].map(names)
 if len(ahead):
-    print(LINES.fill(f"It is worse than {listed([names[label] for label in ahead])}."), end="\n\n")
+    print(LINES.fill(f"It is worse than {listed(ahead)}."), end="\n\n")
 if len(run.roles) == 2:
     structural = p.model_copy(update={"contextual_teacher": None, "max_structural_len": None})
     alone = student_name(structural)
     masked = student_name(p.model_copy(update={"max_structural_len": limit}))
     print(views.compared(scores, student, alone), end="\n\n")
     if {alone, masked} <= {*scores}:
-        of_mask = verdicts(differences({name: scores[name] for name in (masked, alone)}, alone))
+        of_mask = against(masked, alone)
         shown = told(of_mask[of_mask["verdict"] != UNCLEAR])
         said = f"Beside {alone}, {masked} is {shown or 'not shown to differ'}."
         print(LINES.fill(said), end="\n\n")
-beyond = over_tasks(differences({name: scores[name] for name in (student, cut_name)}, cut_name))
-worth = f"{beyond['difference'].item():+.3f} ({p_value(beyond['p'].item())})"
-own = names[run.model.label]
-end, start = (with_interval(*endings.loc[name]) for name in (own, "start"))
+beyond = over_tasks(against(student, cut_name)).iloc[0]
+worth = f"{beyond['difference']:+.3f} ({p_value(beyond['p'])})"
+end = with_interval(*endings.loc[names[run.model.label]])
+start = with_interval(*endings.loc["start"])
 said = f"What {student} reads beyond the first {limit} tokens is worth {worth}, and with each doubling"
 said += f" of the length it gains {slope:+.3f} on {sbert} ({p_value(p_trend)}); the end of a document"
 said += f" counts {end} times as much as the beginning (before training {start})."
-print(LINES.fill(said.replace("+0.", "+.")))
+said = said.replace("+0.", "+.").replace("-0.", "-.")
+print(LINES.fill(said))
 
 # %% [markdown]
 # ## This run beside all references
@@ -456,13 +470,7 @@ if layers is not None:
     print(LINES.fill(said))
 
 # %%
-folder = run.link_student(final.scores)  # its model card has the scores
-form = "the student as it is scored above"
-if final.adapted is not None:
-    form = "the student with words of the corpus; scored above is the form that `docemb adapt` makes"
-print(f"{folder}: {form}")
-numbers = run.metrics(final.scores)
-_ = run.finish(numbers, scores=final.scores, student=folder, tables=final.tables)
+print(run.record_scores(final))
 
 # %% [markdown]
 # [`10_chapter_5`](10_chapter_5.ipynb) puts all recorded students beside chapter 5 of the thesis.

@@ -34,7 +34,6 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 # %%
 from textwrap import shorten
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -64,9 +63,10 @@ def toss_coins(n, rng):
 
 def halves_of(sentences, in_first):
     """The first and the second half of a document as texts."""
-    first = [sentence for sentence, coin in zip(sentences, in_first, strict=True) if coin]
-    second = [sentence for sentence, coin in zip(sentences, in_first, strict=True) if not coin]
-    return "".join(first), "".join(second)
+    halves = {True: "", False: ""}
+    for sentence, coin in zip(sentences, in_first, strict=True):
+        halves[bool(coin)] += sentence
+    return halves[True], halves[False]
 
 
 # %% [markdown]
@@ -78,13 +78,16 @@ from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.training.pairs import draw_halves, generator_of
 
 size = run.training.batch_size
+language = run.profile.simde.language
 options = {"seed": run.profile.parameters.seed, "epoch": 0}
 batch = []
 for document in run.corpus.split("train"):
-    sentences = split_sentences(document["text"], language=run.profile.simde.language)
-    if len(sentences) >= 2:
-        in_first = toss_coins(len(sentences), generator_of(document["id"], **options))
-        of_library = draw_halves(len(sentences), generator_of(document["id"], **options))
+    sentences = split_sentences(document["text"], language=language)
+    n = len(sentences)
+    id = document["id"]
+    if n >= 2:
+        in_first = toss_coins(n, generator_of(id, **options))
+        of_library = draw_halves(n, generator_of(id, **options))
         np.testing.assert_array_equal(in_first, of_library)
         batch.append((sentences, in_first))
     if len(batch) == size:
@@ -98,21 +101,22 @@ for sentences, in_first in batch[:3]:
 # %%
 def plot_halves(sentences, in_first, ax):
     """A document's sentences, and each again in the column of its half (Figure 1 of SimDE)."""
-    colours = np.where(in_first, figures.SERIES[0], figures.SERIES[5])  # legible on light and dark
-    for row, (sentence, coin, colour) in enumerate(zip(sentences, in_first, colours, strict=True)):
+    for row, sentence in enumerate(sentences):
+        column, colour = (1, 0) if in_first[row] else (2, 5)
         text = shorten(sentence, 30, placeholder=" …")
-        ax.text(0, row, text, color=colour)
-        ax.text(1.1 if coin else 2.2, row, text, color=colour)
+        ax.text(0, row, text, color=figures.SERIES[colour])
+        ax.text(1.1 * column, row, text, color=figures.SERIES[colour])
     for column, title in enumerate(["the document", "first half, $h$", "second half, $h^+$"]):
         ax.text(1.1 * column, -1.2, title, parse_math=True)
-    ax.set(xlim=(0, 3.2), ylim=(len(sentences), -2))
+    ax.set_xlim(0, 3.2)
+    ax.set_ylim(len(sentences), -2)
     ax.set_axis_off()
-    return ax
 
 
 sentences, in_first = batch[0]
-_, ax = plt.subplots(figsize=(figures.WIDTH, 1 + 0.2 * min(len(sentences), 14)))
-ax = plot_halves(sentences[:14], in_first[:14], ax)
+rows = min(len(sentences), 14)
+ax = figures.axes(1 + 0.2 * rows)
+plot_halves(sentences[:rows], in_first[:rows], ax)
 run.save_figure(ax, "document-in-halves")
 
 # %% [markdown]
@@ -152,20 +156,22 @@ firsts, seconds = zip(*pairs_of_batch, strict=True)
 embeddings = run.untrained.embed([*firsts, *seconds])
 h, h_plus = torch.tensor(embeddings).chunk(2)
 losses = info_nce(h, h_plus, temperature)
-torch.testing.assert_close(losses, InfoNCE(temperature)(h, h_plus), atol=1e-4, rtol=1e-4)
+of_library = InfoNCE(temperature)(h, h_plus)
+torch.testing.assert_close(losses, of_library, atol=1e-4, rtol=1e-4)
 print(f"h {tuple(h.shape)}, h+ {tuple(h_plus.shape)}; losses of three documents {losses[:3]}")
 print(f"mean {losses.mean():.4f}, equal to the library's; at chance log B = {np.log(len(h)):.4f}")
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 3))
+axes = figures.axes(3, columns=2)
 cosines = cosines_of(h, h_plus)
 probabilities = (cosines / temperature).softmax(dim=1)
 panels = {"cosines": cosines, f"probabilities, τ = {temperature}": probabilities}
-for ax, (title, values) in zip(axes, panels.items(), strict=True):
-    figure.colorbar(ax.imshow(values, cmap="Blues"), ax=ax)
+for ax, title in zip(axes, panels, strict=True):
+    image = ax.imshow(panels[title], cmap="Blues")
+    ax.figure.colorbar(image, ax=ax)
     ax.set(title=title, xlabel="second half of document j", ylabel="first half of document i")
     ax.grid(visible=False)
-run.save_figure(figure, "batch")
+run.save_figure(ax, "batch")
 
 # %% [markdown]
 # The loss is small where the diagonal stands out. The temperature makes of small differences of cosines a clear choice,
@@ -177,12 +183,13 @@ run.save_figure(figure, "batch")
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
+ax = figures.axes(2.4)
 figures.plot_history(train_history, validation_history, ax=ax)
 run.save_figure(ax, "training", validation_history)
 count = run.profile.parameters.documents
 updates = int(validation_history["step"].max())
-before, trained = validation_history.iloc[0], validation_history.iloc[-1]
+before = validation_history.iloc[0]
+trained = validation_history.iloc[-1]
 print(f"{updates} updates on {count:,} documents")
 print(f"loss {before['loss']:.3f} → {trained['loss']:.3f}; at chance {np.log(size):.3f}")
 print(f"mean cosine distance of two documents {before['spread']:.2f} → {trained['spread']:.2f}")
@@ -202,22 +209,21 @@ print(f"mean cosine distance of two documents {before['spread']:.2f} → {traine
 from docemb_lib.evaluation.probes import measure_distances, tidy_distances
 from docemb_lib.evaluation.retrieval import tfidf
 
-held_out = run.corpus.split("tasks")
+held_out = run.corpus.split("tasks").to_pandas()[:200]
 halves = []
-for name, text in zip(held_out["id"][:200], held_out["text"][:200], strict=True):
-    sentences = split_sentences(text, language=run.profile.simde.language)
+for document in held_out.itertuples():
+    sentences = split_sentences(document.text, language=language)
     if len(sentences) >= 2:
-        in_first = draw_halves(len(sentences), generator_of(name, **options))
+        in_first = draw_halves(len(sentences), generator_of(document.id, **options))
         halves.append(halves_of(sentences, in_first))
 firsts, seconds = zip(*halves, strict=True)
 names = figures.short_names(run)
 student = names[run.label]
 start = names[run.untrained.label]
-embeddings = {
-    start: run.untrained.embed([*firsts, *seconds]),
-    student: run.model.embed([*firsts, *seconds]),
-    "TF-IDF": tfidf([*firsts, *seconds]).toarray(),
-}
+texts = [*firsts, *seconds]
+embeddings = {start: run.untrained.embed(texts)}
+embeddings[student] = run.model.embed(texts)
+embeddings["TF-IDF"] = tfidf(texts).toarray()
 
 # %%
 from sklearn.metrics import roc_auc_score
@@ -225,16 +231,17 @@ from sklearn.metrics import roc_auc_score
 frames = []
 auc = {}
 for name, X in embeddings.items():
-    measured = measure_distances(*np.split(X, 2), distance="cosine", negatives=len(halves) - 1)
+    others = len(halves) - 1
+    measured = measure_distances(*np.split(X, 2), distance="cosine", negatives=others)
     tidy = tidy_distances(measured).assign(model=name)
     auc[name] = roc_auc_score(tidy["kind"] == "negative", tidy["value"])
-    nearest = (measured[:, :1] < measured[:, 1:]).all(axis=1).mean()
+    nearest = measured[:, 0] < measured[:, 1:].min(axis=1)  # first the other half
     frames.append(tidy)
     print(f"{name}: AUC {auc[name]:.4f}", end=", ")
-    print(f"{nearest:.0%} of {len(halves)} halves are nearest to their other half")
+    print(f"{nearest.mean():.0%} of {len(halves)} halves are nearest to their other half")
 distances = pd.concat(frames, ignore_index=True)
 KINDS = {"positive": "to the other half", "negative": "to other documents"}
-_, ax = plt.subplots()
+ax = figures.axes(3.2)
 figures.plot_distances(distances, distance="cosine", kinds=KINDS, ax=ax)
 run.save_figure(ax, "halves")
 
@@ -254,10 +261,8 @@ final = run.evaluate()
 scores = views.recorded(run, final)
 references = figures.short_names(run, run.references)
 SHOWN = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.TASK_LSA)
-shown = []
-for each in run.references:
-    if each.kind in SHOWN and each.form == Form.SAVED:
-        shown.append(references[each.label])
+saved = [each for each in run.references if each.form == Form.SAVED]
+shown = [references[each.label] for each in saved if each.kind in SHOWN]
 
 
 def learns_from(name):
@@ -267,22 +272,26 @@ def learns_from(name):
     return "pairs" if name.startswith(("SimDE", "SimCSE")) else "teachers"
 
 
-students = [name for name in scores if name not in references.values() and "centred" not in name]
-intervals = score_intervals({name: scores[name] for name in [*students, *shown]})
+students = [name for name in scores if name not in references.values()]
+students = [name for name in students if "centred" not in name]
+compared = {name: scores[name] for name in [*students, *shown]}
+intervals = score_intervals(compared)
 intervals = intervals[intervals["task"] != OVERALL]
-teaching = intervals["model"].map(learns_from)
-
-intervals = intervals.assign(teaching=teaching)
+intervals["teaching"] = intervals["model"].map(learns_from)
 figure = figures.plot_rows(intervals, hue="teaching", by="learns from")
 figure.axes[0].set_xlabel("mean score of the test splits")
 run.save_figure(figure, "beside-distillation", intervals)
-sizes = {run.of_record(each).counting["documents"] for each in run.comparable("06_evaluation")}
-learnt = " and ".join(f"{size:,}" for size in sorted(sizes))
+finals = map(run.of_record, run.comparable("06_evaluation"))
+sizes = sorted({each.counting["documents"] for each in finals})
+learnt = " and ".join(f"{size:,}" for size in sizes)
 print(f"{student} has learnt from {count:,} documents, those of teachers from {learnt or 'none'}.")
 
 # %% [markdown]
-# The points are means over the tasks, which have a mark each. The encoder has learnt from a billion pairs of texts
-# before, so that halves can add less to it than to the plain BERT of the paper.
+# The points are means over the tasks, which have a mark each: compare blue, which learns from pairs of halves, with
+# yellow, which is distilled from teachers, and both with green, which is not trained here.
+#
+# The encoder has learnt from a billion pairs of texts before, so that halves can add less to it than to the plain BERT of
+# the paper.
 #
 # ## A few examples of each class
 #
@@ -290,6 +299,7 @@ print(f"{student} has learnt from {count:,} documents, those of teachers from {l
 
 # %%
 from collections import Counter
+from itertools import product
 
 from docemb_lib.evaluation.tasks import Classification, predict, score_predictions
 from docemb_lib.settings.sections import HEADS
@@ -298,18 +308,24 @@ from docemb_lib.settings.sections import HEADS
 def draw_per_class(labels, number, draw):
     """The rows of `number` examples of each class; a larger number keeps those of a smaller one."""
     rng = np.random.default_rng(draw)
-    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    return np.sort(np.concatenate([rng.permutation(rows)[:number] for rows in members]))
+    chosen = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        chosen += [*rng.permutation(members)[:number]]
+    return np.sort(chosen)
 
 
 def few_shot_scores(task, X, per_class, draws=10):
     """Test scores of a head for each number of examples and draw. X: (N, D), of `task.texts()`."""
     head = HEADS["few-shot"]
     train, test = task.head_inputs(X, "test", head)
-    drawn = [(number, draw) for number in per_class for draw in range(draws)]
-    jobs = [(draw_per_class(train.labels, number, draw), draw) for number, draw in drawn]
-    scores = score_predictions(predict(train, test, jobs, head), test.labels).by_seed
-    frame = pd.DataFrame(drawn, columns=["per_class", "draw"]).assign(**scores)
+    drawn = [*product(per_class, range(draws))]
+    jobs = []
+    for number, draw in drawn:
+        jobs.append((draw_per_class(train.labels, number, draw), draw))  # rows and a seed
+    predicted = predict(train, test, jobs, head)
+    frame = pd.DataFrame(drawn, columns=["per_class", "draw"])
+    frame = frame.assign(**score_predictions(predicted, test.labels).by_seed)
     return frame.melt(["per_class", "draw"], var_name="metric")
 
 
@@ -330,26 +346,29 @@ frames = []
 for task in map(run.scorer.task, run.profile.evaluation.tasks):
     if not isinstance(task, Classification):
         continue
-    smallest = min(Counter(task.splits["train"].labels).values())
+    sizes = Counter(task.splits["train"].labels)
+    smallest = min(sizes.values())
     numbers = [number for number in run.profile.evaluation.few_shot if number <= smallest]
     for name, model in beginners.items() if numbers else ():
-        of_model = few_shot_scores(task, model.embed(task.texts("test")), per_class=numbers)
+        X = model.embed(task.texts("test"))
+        of_model = few_shot_scores(task, X, per_class=numbers)
         frames.append(of_model.assign(task=task.name, model=name))
 
 # %%
-columns = ["task", "model", "metric", "per_class", "value"]
-few = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+none = pd.DataFrame(columns=["task", "model", "metric", "per_class", "value"])
+few = pd.concat(frames or [none], ignore_index=True)
 look = {"hue": "model", "style": "model", "markers": True, "errorbar": None}
 for task, of_task in few.groupby("task", sort=False):
     f1 = of_task[of_task["metric"] == "f1_macro"]
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.8))
-    palette = figures.series_colors(f1["model"])
-    sns.lineplot(f1, x="per_class", y="value", **look, palette=palette, ax=ax)
+    ax = figures.axes(2.8)
+    look["palette"] = figures.series_colors(f1["model"])
+    sns.lineplot(f1, x="per_class", y="value", **look, ax=ax)
     ax.set(xlabel="training examples of each class", ylabel="macro-F1 (ten draws)", title=task)
     sns.move_legend(ax, **figures.BESIDE)
     run.save_figure(ax, f"few-shot-{task}", of_task)
+    means = f1.groupby(["per_class", "model"])["value"].mean()
     least = f1["per_class"].min()
-    means = f1[f1["per_class"] == least].groupby("model", sort=False)["value"].mean()
+    means = means[least]
     print(f"{task}, {least} of each class: {student} {means[student]:.3f}", end=", ")
     print(f"{means[student] - means[start]:+.3f} beside its start")
 
@@ -383,7 +402,8 @@ def tag_words(text):
     words = []
     for sentence in split_sentences(text):
         tokens = TOKENS.findall(sentence)
-        tagged = parser.find_tags([token.replace("’", "'") for token in tokens])
+        plain = [token.replace("’", "'") for token in tokens]
+        tagged = parser.find_tags(plain)
         for token, (_, tag) in zip(tokens, tagged, strict=True):
             if any(map(str.isalpha, token)):
                 words.append((token, TAGS.get(tag[:2], "other")))
@@ -397,7 +417,8 @@ print(tag_words("Cats don't sleep."))
 def token_attention(student, text):
     """What each token receives in the last layer of a Longformer, (T,), and its characters (T, 2)."""
     limit = {"truncation": True, "max_length": student.max_tokens, "return_offsets_mapping": True}
-    encoding = student.tokenizer(text, return_tensors="pt", **limit).to(student.model.device)
+    encoding = student.tokenizer(text, return_tensors="pt", **limit)
+    encoding = encoding.to(student.model.device)
     is_global = torch.zeros_like(encoding["input_ids"])
     is_global[0, 0] = student.pooling == "cls"
     with torch.inference_mode():
@@ -406,16 +427,20 @@ def token_attention(student, text):
         )
     T = is_global.shape[1]
     if student.pooling == "cls":
-        received = output.global_attentions[-1][0, :, :T, 0].mean(dim=0)
+        of_heads = output.global_attentions[-1][0, :, :T, 0]
+        received = of_heads.mean(dim=0)
     else:
         queries = 1 if student.pooling == "first" else T
         # Each query has a row of its window, in whose middle it is; sums are over rows side by side.
-        rows = output.attentions[-1][0, :, :queries].mean(dim=0)
-        around = rows.new_zeros(T + rows.shape[1])
+        of_heads = output.attentions[-1][0, :, :queries]
+        rows = of_heads.mean(dim=0)
+        width = rows.shape[1]
+        around = rows.new_zeros(T + width)
         for query, row in enumerate(rows):
-            around[query : query + len(row)] += row
-        received = around[rows.shape[1] // 2 :][:T] / queries
-    return received.double().cpu().numpy(), encoding["offset_mapping"][0].cpu().numpy()
+            around[query : query + width] += row
+        received = around[width // 2 :][:T] / queries
+    offsets = encoding["offset_mapping"][0]
+    return received.double().cpu().numpy(), offsets.cpu().numpy()
 
 
 # %%
@@ -446,23 +471,26 @@ from docemb_lib.student import Student
 set_verbosity_error()  # transformers would say that it pads a text to a multiple of the window
 validation = run.corpus.split("validation")["text"][:12]
 frames = []
-for name, place in {start: run.students.untrained, student: run.student}.items():
+places = {start: run.students.untrained, student: run.student}
+for name, place in places.items():
     loaded = Student.load(place)
-    if run.profile.simde.language == "en" and loaded.model.config.model_type == "longformer":
+    is_longformer = loaded.model.config.model_type == "longformer"
+    if language == "en" and is_longformer:
         frames.append(attention_by_part(loaded, validation).assign(model=name))
 if frames:
     parts = [*TAGS.values(), "other"]
     attention = pd.concat(frames, ignore_index=True)
     colours = {start: figures.PALETTE["untrained"], student: figures.PALETTE["student"]}
-    _, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
-    bars = {"x": "part", "y": "relative", "hue": "model", "order": parts, "palette": colours}
-    sns.barplot(attention, **bars, saturation=1, seed=0, err_kws={"linewidth": 1}, ax=ax)
+    ax = figures.axes(2.4)
+    bars = {"x": "part", "y": "relative", "hue": "model"}
+    look = {"palette": colours, "saturation": 1, "err_kws": {"linewidth": 1}}
+    sns.barplot(attention, **bars, **look, order=parts, seed=0, ax=ax)
     ax.axhline(1, color=figures.GREY, linewidth=0.8, linestyle="--")
     ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")
     ax.legend(**figures.BESIDE)
     run.save_figure(ax, "attention", attention)
-    means = attention.groupby(["model", "part"])["relative"].mean().unstack()
-    change = means.loc[student] / means.loc[start] - 1
+    means = attention.groupby(["model", "part"])["relative"].mean()
+    change = means[student] / means[start] - 1
     print("change by training:", *[f"{part} {change[part]:+.0%}" for part in parts])
 else:
     print("Only a Longformer gives attentions here, and only English is tagged.")
@@ -512,10 +540,7 @@ print(LINES.fill(f"In matching halves {student} has an AUC of {auc[student]:.4f}
 print(thesis.conclusion(run, final))
 
 # %%
-folder = run.link_student(final.scores)
-print("The student:", folder)
-print(f"tables and figures: outputs/runs/{run.notebook}")
-run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
+print(run.record_scores(final))
 
 # %% [markdown]
 # **References.** *SimDE: Simple Contrastive Learning for Document Embeddings*, an anonymous EMNLP submission: Tables 2,

@@ -34,12 +34,10 @@ documents = 200  # how many pages, drawn at random with the pages that they refe
 seed = 0  # of the draw of pages
 
 # %%
-from collections.abc import Iterable
-
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, normalize
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import Student, figures
@@ -48,25 +46,26 @@ from docemb_lib.corpus.installed_docs import installed_docs
 
 figures.use_style()
 log_to_notebook()
-pages = {page.id: page for page in installed_docs([name.strip() for name in packages.split(",")])}
+of_packages = installed_docs(packages.replace(" ", "").split(","))
+pages = {page.id: page for page in of_packages}
 
 
 def draw(ids):
     """The first ids, each followed by those of the pages that it refers to."""
-    drawn = {}
+    drawn = {}  # in the order in which they are drawn
     for id in ids:
-        drawn[id] = None
-        for other in pages[id].see_also:
-            if other in pages:
-                drawn[other] = None
+        links = [other for other in pages[id].see_also if other in pages]
+        drawn |= dict.fromkeys([id, *links])
     return list(drawn)[:documents]
 
 
-ids = draw(np.random.default_rng(seed).permutation(sorted(pages)))
+order = np.random.default_rng(seed).permutation(sorted(pages))
+ids = draw(order)
 texts = [pages[id].text for id in ids]
 wanted = []
 for id in ids:
-    wanted.append([ids.index(other) for other in pages[id].see_also if other in ids])
+    links = [other for other in pages[id].see_also if other in ids]
+    wanted.append([ids.index(other) for other in links])
 print(f"{len(texts)} pages, {sum(map(bool, wanted))} of them refer to others")
 
 # %% [markdown]
@@ -82,18 +81,22 @@ bars = {}
 def average_precision(cosines, relevant):
     """The average precision of one query, from its cosines with all N pages."""
     ranking = cosines.argsort(descending=True)
-    ranks = torch.isin(ranking, torch.tensor(relevant)).nonzero()[:, 0] + 1
+    is_relevant = torch.isin(ranking, torch.tensor(relevant))
+    ranks = is_relevant.nonzero()[:, 0] + 1
     found = torch.arange(1, len(ranks) + 1)
     return (found / ranks).mean().item()
 
 
 def add(name, X):
     """Add the bar of the embeddings X, (N, D)."""
-    X = nn.functional.normalize(X.double())
+    X = normalize(X.double())
     cosines = X @ X.T
     cosines.fill_diagonal_(-2)  # a query itself comes last
-    queries = [row for row, relevant in enumerate(wanted) if relevant]
-    bars[name] = np.array([average_precision(cosines[row], wanted[row]) for row in queries])
+    precisions = []
+    for row, relevant in enumerate(wanted):
+        if relevant:
+            precisions.append(average_precision(cosines[row], relevant))
+    bars[name] = np.array(precisions)
     print(f"{name}: MAP {bars[name].mean():.3f}")
 
 
@@ -123,7 +126,8 @@ from docemb_lib.base.pretrained import resolve
 student = Student.from_encoder(encoder, attention_window=256)
 positions = AutoModel.from_pretrained(resolve(encoder)).embeddings.position_embeddings.weight
 learnt = positions[: truncated.max_tokens]  # (256, D) of MiniLM
-repeated = learnt.repeat(-(-student.max_tokens // len(learnt)), 1)[: student.max_tokens]
+place = torch.arange(student.max_tokens)
+repeated = learnt[place % len(learnt)]
 of_student = student.model.embeddings.position_embeddings.weight[-student.max_tokens :]
 assert torch.equal(of_student, repeated)
 print(f"{len(learnt)} positions become {len(repeated)}")
@@ -151,15 +155,16 @@ of_all = []
 of_beginning = []
 with torch.inference_mode():
     for encoding in student.encodings(texts):
-        states = hidden_states(student.model, pack([encoding.ids])).float()  # (T, D)
+        packed = pack([encoding.ids])
+        states = hidden_states(student.model, packed).float()  # (T, D)
         weights = token_weights(len(states))
         of_all.append(states.mean(dim=0))
         of_beginning.append(weights @ states / weights.sum())
 plain = torch.stack(of_all)
 leading = torch.stack(of_beginning)  # x, (N, D)
 student = Student.from_encoder(encoder, pooling="lead", attention_window=256)
-of_library = nn.functional.normalize(torch.from_numpy(student.embed(texts)))
-assert nn.functional.cosine_similarity(leading, of_library).min() > 0.999
+of_library = torch.from_numpy(student.embed(texts))
+assert cosine_similarity(leading, of_library).min() > 0.999
 add("1 reads all", plain)
 add("2 weighs beginning", leading)
 
@@ -181,12 +186,14 @@ def quarter_root(X):
     centred = (X - X.mean(dim=0)).double()
     variances, directions = torch.linalg.eigh(centred.T @ centred / len(X))
     variances = variances.clamp(min=0) + 0.01 * variances.mean()
-    return (directions @ torch.diag(variances**-0.25) @ directions.T).float()
+    root = (directions * variances**-0.25) @ directions.T
+    return root.float()
 
 
 centred = leading - leading.mean(dim=0)
-meaning = nn.functional.normalize(centred @ quarter_root(leading))
-assert torch.allclose(quarter_root(leading), partial_whitening(leading), atol=1e-3, rtol=1e-3)
+root = quarter_root(leading)
+meaning = normalize(centred @ root)
+assert torch.allclose(root, partial_whitening(leading), atol=1e-3, rtol=1e-3)
 add("3 centred", centred)
 add("4 whitened", meaning)
 
@@ -203,7 +210,7 @@ add("4 whitened", meaning)
 # %%
 from scipy.sparse import diags
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.preprocessing import normalize
+from sklearn.preprocessing import normalize as of_length_1
 
 counter = CountVectorizer(min_df=2, token_pattern=r"\w\w+")
 counts = counter.fit_transform(texts).astype(float)  # (N, words)
@@ -215,15 +222,16 @@ total = np.asarray(counts.sum(axis=0))[0]  # of each word
 shares = counts @ diags(1 / total)  # of each document in a word
 logs = shares.copy()
 logs.data = np.log(logs.data)
-entropy = -np.asarray(shares.multiply(logs).sum(axis=0))[0]
+terms = shares.multiply(logs)
+entropy = -np.asarray(terms.sum(axis=0))[0]
 evenness = entropy / np.log(len(texts))  # 1: the word is spread over all documents alike
 weighted = counts.sqrt() @ diags((1 - evenness) ** 1.5)
 
 order = np.argsort(evenness)
 names = counter.get_feature_names_out()
 often = order[total[order] > np.quantile(total, 0.9)]
-print("frequent words that weigh most: ", ", ".join(names[often[:8]]))
-print("frequent words that weigh least:", ", ".join(names[often[-8:]]))
+print("frequent words that weigh most: ", *names[often[:8]])
+print("frequent words that weigh least:", *names[often[-8:]])
 
 # %% [markdown]
 # Words of one subject weigh most; those of all pages, which no list of stop words has to name, weigh least.
@@ -232,13 +240,15 @@ print("frequent words that weigh least:", ", ".join(names[often[-8:]]))
 from docemb_lib.teachers import LSA
 
 DIM = len(texts) // 3  # a third as many directions as documents
-_, values, words_of = np.linalg.svd(normalize(weighted).toarray(), full_matrices=False)
-scale = values[:DIM] ** 1.5 / (values[:DIM] ** 2 + 3)  # fades the directions of few documents
-by_words = normalize(weighted @ words_of[:DIM].T * scale)  # z, (N, DIM)
+table = of_length_1(weighted).toarray()
+_, values, words_of = np.linalg.svd(table, full_matrices=False)
+values = values[:DIM]
+scale = values**1.5 / (values**2 + 3)  # fades the directions of few documents
+by_words = of_length_1(weighted @ words_of[:DIM].T * scale)  # z, (N, DIM)
 lsa = LSA(DIM).fit(texts).embed(texts)
 np.testing.assert_allclose(by_words @ by_words.T, lsa @ lsa.T, atol=2e-3)
 z = torch.from_numpy(by_words)
-words = nn.functional.normalize(z - z.mean(dim=0))
+words = normalize(z - z.mean(dim=0))
 add("5 words alone", words)
 
 # %% [markdown]
@@ -252,15 +262,18 @@ add("5 words alone", words)
 def spread(X):
     """The standard deviation of the cosines between different rows of unit length."""
     different = ~torch.eye(len(X), dtype=torch.bool)
-    return (X @ X.T)[different].std().item()
+    cosines = X @ X.T
+    return cosines[different].std().item()
 
 
 w = spread(meaning) / (spread(meaning) + spread(words))
-whole = torch.cat([(1 - w) ** 0.5 * meaning, w**0.5 * words.float()], dim=1)
+halves = [(1 - w) ** 0.5 * meaning, w**0.5 * words.float()]
+whole = torch.cat(halves, dim=1)
 student.adapt(texts)
 of_library = torch.from_numpy(student.embed(texts))
 assert abs(w - float(student.words.weight)) < 0.01
-assert nn.functional.cosine_similarity(whole @ whole.T, of_library @ of_library.T).min() > 0.999
+cosines = cosine_similarity(whole @ whole.T, of_library @ of_library.T)
+assert cosines.min() > 0.999
 print(f"{w:.2f} of a cosine comes from the words")
 add("6 both: adapt", whole)
 
@@ -274,43 +287,44 @@ add("6 both: adapt", whole)
 # %% tags=["picture"]
 from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks
 
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.6))
+ax = figures.axes(2.6)
 kinds = ["structural", *["student"] * 4, "floor", "positive"]
 for (name, precisions), kind in zip(bars.items(), kinds, strict=True):
     mean, low, high = bootstrap_over_tasks([precisions[None]])[:, 0]
-    ax.barh(name, mean, xerr=[[mean - low], [high - mean]], color=figures.PALETTE[kind], alpha=0.8)
+    ax.barh(name, mean, color=figures.PALETTE[kind], alpha=0.8)
+    ax.plot([low, high], [name, name], color="black")
     ax.text(0.005, name, f"{mean:.3f}", color="white", va="center")
 ax.invert_yaxis()
 ax.set(xlabel="mean average precision of related pages, 95% intervals")
 plt.show()
 
 # %% [markdown]
-# Orange is the encoder as it is, blue the long encoder after each step, pink the words. Intervals of neighbours overlap
-# even where a test on the same pages, which compares page by page, tells them apart.
+# Each bar has one step more than the one above it: orange is the encoder as it is, blue the long encoder after each
+# step, pink the words alone. Intervals of neighbours overlap even where a test on the same pages, which compares page by
+# page, tells them apart.
 
 # %% tags=["found"]
+from itertools import pairwise
+
 from docemb_lib.evaluation.scoreboard import listed, p_value
 from docemb_lib.evaluation.uncertainty import holm, paired_p_values
 from docemb_lib.thesis.comparison import LINES
 
 short, long, lead, centre, white, half_of_words, adapted = bars
-steps = [(long, short), (lead, long), (centre, lead), (white, centre)]
-steps += [(adapted, white), (adapted, half_of_words)]
-differences = np.array([bars[after] - bars[before] for after, before in steps])  # (6, queries)
+in_order = [short, long, lead, centre, white, adapted]
+steps = [*pairwise(in_order), (half_of_words, adapted)]
+differences = [bars[after] - bars[before] for before, after in steps]
+differences = np.array(differences)  # (6, queries)
 p_values = holm(paired_p_values(differences))
-kinds = {"help": [], "harm": [], "matter": []}
-for (after, before), difference, p in zip(steps, differences.mean(axis=1), p_values, strict=True):
-    step = f"{after!r} after {before!r}"
-    if p < 0.05:
-        kind = "help" if difference > 0 else "harm"
-        kinds[kind].append(f"{step} ({difference:+.3f}, {p_value(p)})")
-    else:
-        kinds["matter"].append(f"{step} ({difference:+.3f})")
-sentences = [
-    f"{'Not shown' if kind == 'matter' else 'Shown'} to {kind}: {listed(tested)}."
-    for kind, tested in kinds.items()
-    if tested
-]
+kinds = {"Shown to help": [], "Shown to harm": [], "Not shown to matter": []}
+for (before, after), gains, p in zip(steps, differences, p_values, strict=True):
+    difference = gains.mean()
+    kind = "Shown to help" if difference > 0 else "Shown to harm"
+    if p >= 0.05:
+        kind = "Not shown to matter"
+    tested = f"{after!r} after {before!r} ({difference:+.3f}, {p_value(p)})"
+    kinds[kind].append(tested)
+sentences = [f"{kind}: {listed(tested)}." for kind, tested in kinds.items() if tested]
 print(LINES.fill(" ".join(sentences)))
 
 gain = bars[adapted] - bars[short]

@@ -69,10 +69,12 @@ def read():
     rows = pd.DataFrame(local_documents(file, text_field=text_field, id_field=id_field))
     if links is not None:
         grades = read_links(Path(links), {*rows["id"]})
-        rows["see_also"] = [tuple(grades.get(id, ())) for id in rows["id"]]
+        linked = [tuple(grades.get(id, ())) for id in rows["id"]]
+        rows["see_also"] = linked
     if file.is_file():
         fields = pd.DataFrame([row.fields for row in read_rows(file, Reading())])
-        rows = rows.join(fields[[name for name in fields if name not in {*rows, id_field}]])
+        further = fields.columns.difference([*rows, id_field])
+        rows = rows.join(fields[further])
     return rows
 
 
@@ -80,15 +82,15 @@ def read():
 def draw(rows, count):
     """`count` rows at random, each followed by those to which it refers; first those that refer to others."""
     see_also = dict(zip(rows["id"], rows["see_also"], strict=True))
-    drawn = {}
+    drawn = {}  # in the order in which they are drawn
     for id in rows["id"].sample(frac=1, random_state=seed):
-        drawn |= dict.fromkeys(each for each in (id, *see_also[id]) if each in see_also)
-        if len(drawn) >= count:
-            break
+        linked = [other for other in see_also[id] if other in see_also]
+        drawn |= dict.fromkeys([id, *linked])
     ids = list(drawn)[:count]
     among = set(ids)
     ids.sort(key=lambda id: among.isdisjoint(see_also[id]))
-    return rows.set_index("id", drop=False).loc[ids].reset_index(drop=True)
+    by_id = rows.set_index("id", drop=False)
+    return by_id.loc[ids].reset_index(drop=True)
 
 
 everything = read()
@@ -96,8 +98,8 @@ different = everything.drop_duplicates("text")
 collection = draw(different, documents or len(different))
 texts = collection["text"].tolist()
 repeated = len(everything) - len(different)
-print(f"{len(everything)} documents read, {repeated} with an earlier one's text left out", end=", ")
-print(f"{len(texts)} taken")
+what = f"{repeated} with an earlier one's text left out, {len(texts)} taken"
+print(f"{len(everything)} documents read, {what}")
 
 # %% [markdown]
 # ## Adapt
@@ -109,7 +111,7 @@ print(f"{len(texts)} taken")
 # %%
 from docemb_lib.runs.models import student_embeddings
 from docemb_lib.student.export import encoder_pooling
-from docemb_lib.teachers import LSA, SBERT, preprocess
+from docemb_lib.teachers import LSA, SBERT
 
 if adapted is None:
     pooling = encoder_pooling(encoder).replace("mean", "lead")
@@ -121,23 +123,24 @@ else:
     Y = student_embeddings(Path(adapted), texts)
 if save_to is not None:
     student.save(save_to)
+share = float(student.words.weight)
 print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's", end="; ")
-print(f"{float(student.words.weight):.2f} of a cosine comes from the words")
+print(f"{share:.2f} of a cosine comes from the words")
 
 # %%
 sbert = SBERT(encoder, long="chunks")
 encoded = student.tokenize(texts)
 collection["length"] = [len(ids) for ids in encoded.sequences]
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
-ax.hist(collection["length"], bins=np.geomspace(8, student.max_tokens + 1, 40))
-ax.axvline(
-    sbert.max_tokens, color=figures.PALETTE["structural"], label="read by the encoder at once"
-)
+edges = np.geomspace(8, student.max_tokens + 1, 40)
+orange = figures.PALETTE["structural"]
+ax = figures.axes(2.4)
+ax.hist(collection["length"], bins=edges)
+ax.axvline(sbert.max_tokens, color=orange, label="read by the encoder at once")
 ax.set(xscale="log", xlabel="tokens", ylabel="documents")
 ax.xaxis.set_major_formatter("{x:,.0f}")
 ax.legend()
-words = sum(len(preprocess(text, "none")) for text in texts)
-unread = sum(len(preprocess(sbert.unread(text), "none")) for text in texts)
+words = sum(len(text.split()) for text in texts)
+unread = sum(len(sbert.unread(text).split()) for text in texts)
 read_whole = len(texts) - encoded.truncated
 print(f"{unread:,} of {words:,} words ({unread / words:.0%}) never reach the encoder", end="; ")
 print(f"the student reads {read_whole} of these {len(texts)} documents to their end.")
@@ -151,20 +154,24 @@ def nearest(y, k=5):
     """The k documents of highest cosine with y, (D,); rows of Y have length 1."""
     cosines = Y @ y
     rows = np.argsort(-cosines, kind="stable")[:k]
-    begins = [" ".join(texts[row].split())[:80] for row in rows]
-    ids = collection["id"][rows]
-    return pd.DataFrame({"cosine": cosines[rows], "id": ids, "begins": begins})
+    found = pd.DataFrame({"cosine": cosines[rows], "id": collection["id"][rows]})
+    on_one_line = [" ".join(texts[row].split()) for row in rows]
+    found["begins"] = [text[:80] for text in on_one_line]
+    return found
 
 
 print(query)
-nearest(student.embed([query])[0]).style.hide().format(precision=3)
+(y,) = student.embed([query])
+nearest(y).style.hide().format(precision=3)
 
 # %% [markdown]
 # What do these cosines mean? Below are those of all pairs of documents, and lines for the ten documents that are
 # nearest to the query. A document *stands out* if it is nearer than 99% of pairs.
 
 # %%
-pairs = np.sort((Y @ Y.T)[np.triu_indices(len(Y), k=1)])
+first, second = np.triu_indices(len(Y), k=1)
+cosines = Y @ Y.T
+pairs = np.sort(cosines[first, second])
 
 
 def nearer_than(cosines):
@@ -172,11 +179,13 @@ def nearer_than(cosines):
     return np.searchsorted(pairs, cosines) / len(pairs)
 
 
-ten = nearest(student.embed([query])[0], k=10)["cosine"].to_numpy()
-_, ax = plt.subplots(figsize=(figures.WIDTH, 2.4))
+ten = nearest(y, k=10)["cosine"].to_numpy()
+ax = figures.axes(2.4)
 ax.hist(pairs, bins=100)
-ax.vlines(ten, 0, 1, transform=ax.get_xaxis_transform(), color=figures.PALETTE["structural"])
-ax.axvline(np.quantile(pairs, 0.99), color=figures.GREY, linestyle="--", label="99% are left")
+for cosine in ten:
+    ax.axvline(cosine, color=orange)
+far_right = np.quantile(pairs, 0.99)
+ax.axvline(far_right, color=figures.GREY, linestyle="--", label="99% are left")
 ax.set(xlabel="cosine", ylabel="pairs of documents", yscale="log")
 ax.yaxis.set_major_formatter("{x:,.0f}")
 ax.legend()
@@ -193,7 +202,8 @@ from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.widgets import Neighbourhoods, Pool, neighbour_browser
 
 truncated = SBERT(encoder).embed(texts)
-lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
+dim = min(100, len(texts) // 3)
+lsa = LSA(dim=dim).fit(texts)
 models = {"student": student, "SBERT-chunks": sbert, "LSA": lsa}
 spaces = {
     "student": Y,
@@ -208,14 +218,19 @@ def judge(query, row):
     """The label of a neighbour, with a sign if that of its document can tell whether it is right."""
     if query is None or not labels_differ:
         return label_of[row]
-    return ("✓ " if label_of[row] == label_of[query] else "✗ ") + label_of[row]
+    sign = "✓" if label_of[row] == label_of[query] else "✗"
+    return f"{sign} {label_of[row]}"
 
 
 def embed(text):
-    return {name: model.embed([text])[0] for name, model in models.items()}
+    embedded = {}
+    for name, model in models.items():
+        (embedded[name],) = model.embed([text])
+    return embedded
 
 
-pool = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
+lengths = collection["length"].to_numpy()
+pool = Pool(texts, lengths, spaces, collection["id"], judge)
 neighbour_browser(Neighbourhoods(["documents"], lambda task: pool, embed))
 
 # %% [markdown]
@@ -231,8 +246,10 @@ def neighbours(X, k=10):
     return np.argsort(-cosines, axis=1, kind="stable")[:, :k]
 
 
-near = zip(neighbours(unit(truncated)), neighbours(spaces["SBERT-chunks"]), strict=True)
-changed = [len(np.setdiff1d(*rows)) for rows in near]
+of_beginning = neighbours(unit(truncated))
+of_chunks = neighbours(spaces["SBERT-chunks"])
+both = zip(of_beginning, of_chunks, strict=True)
+changed = [len(np.setdiff1d(*rows)) for rows in both]
 most = collection["id"][int(np.argmax(changed))]
 print(f"{np.mean(changed):.1f} in the mean, and {max(changed)} of {most}.")
 
@@ -242,8 +259,9 @@ print(f"{np.mean(changed):.1f} in the mean, and {max(changed)} of {most}.")
 
 # %%
 if student.pooling in ("mean", "lead"):  # others average no states
-    found = nearest(student.embed([query])[0]).index[0]
-    display(student.explain(query, texts[found]).head(10))
+    found = nearest(y).index[0]
+    contributions = student.explain(query, texts[found])
+    display(contributions.head(10))
 
 # %% [markdown]
 # ## Groups
@@ -267,16 +285,19 @@ def class_tfidf(group_of, words=6):
     vocabulary = counter.get_feature_names_out()
     members = group_of == np.unique(group_of)[:, None]  # (G, N)
     per_group = members.astype(float) @ counts  # (G, V)
-    frequency = per_group / np.maximum(per_group.sum(axis=1, keepdims=True), 1)
-    rarity = np.log1p(per_group.sum() / len(per_group) / per_group.sum(axis=0))
+    of_group = per_group.sum(axis=1, keepdims=True)
+    frequency = per_group / np.maximum(of_group, 1)
+    rarity = np.log1p(of_group.mean() / per_group.sum(axis=0))
     best = np.argsort(-frequency * rarity, axis=1)[:, :words]
     return [", ".join(vocabulary[row]) for row in best]
 
 
-kmeans = KMeans(min(groups, len(texts)), n_init=10, random_state=seed).fit(Y)
+kmeans = KMeans(min(groups, len(texts)), n_init=10, random_state=seed)
+kmeans.fit(Y)
 described = class_tfidf(kmeans.labels_)
 collection["group"] = [f"{group}: {described[group]}" for group in kmeans.labels_]
-summary = {"documents": ("id", "size"), "example": ("id", "first"), "tokens": ("length", "median")}
+summary = {"documents": ("id", "size"), "example": ("id", "first")}
+summary["tokens"] = ("length", "median")
 collection.groupby("group").agg(**summary)
 
 # %% [markdown]
@@ -306,16 +327,19 @@ def draw_map(colour):
     ax = figure.subplots()
     points = collection.assign(first=plane[:, 0], second=plane[:, 1])
     figures.plot_plane(points, colour=colour, legend=colour != "group", ax=ax)
+    look = {"ha": "center", "va": "center", "weight": "bold"}
     for group, words in enumerate(described if colour == "group" else ()):
         middle = np.median(plane[kmeans.labels_ == group], axis=0)
-        ax.text(*middle, "\n".join(words.split(", ")[:3]), ha="center", va="center", weight="bold")
+        three = words.split(", ")[:3]
+        ax.text(*middle, "\n".join(three), **look)
     ax.set(xlim=limits[:, 0], ylim=limits[:, 1])
     return [figure]
 
 
-few = [name for name in collection if name not in {"id", "text", "see_also"}]
-few = [name for name in few if name == "length" or 1 < collection[name].astype(str).nunique() <= 30]
-colours = sorted(few, key=lambda name: name != "group")
+fields = collection.drop(columns=["id", "text", "see_also", "length"])
+values = fields.astype(str).nunique()
+few = values.index[(values > 1) & (values <= 30)]
+colours = sorted([*few, "length"], key=lambda name: name != "group")
 explore(draw_map, colour=Dropdown(options=colours))
 
 # %% [markdown]
@@ -326,11 +350,10 @@ explore(draw_map, colour=Dropdown(options=colours))
 def close_pairs(count=10):
     """The closest pairs of documents, copies first."""
     first, second = np.triu_indices(len(Y), k=1)
-    cosines = (Y @ Y.T)[first, second]
-    order = np.argsort(-cosines)[:count]
     ids = collection["id"].to_numpy()
-    pairs = {"first": ids[first[order]], "second": ids[second[order]]}
-    return pd.DataFrame({"cosine": cosines[order], **pairs})
+    pairs = pd.DataFrame({"first": ids[first], "second": ids[second]})
+    pairs.insert(0, "cosine", (Y @ Y.T)[first, second])
+    return pairs.nlargest(count, "cosine")
 
 
 close_pairs().style.hide().format(precision=3)
@@ -369,10 +392,10 @@ def score_links(X):
 
 def score_labels(X):
     """The accuracy of a logistic regression on embeddings, (N, D), in five folds."""
-    unit = X[labelled] / np.linalg.norm(X[labelled], axis=1, keepdims=True)
+    y = classes[labelled]
     head = LogisticRegression(C=10, max_iter=1000)
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-    right = cross_val_predict(head, unit, classes[labelled], cv=folds) == classes[labelled]
+    right = cross_val_predict(head, unit(X[labelled]), y, cv=folds) == y
     return Score({"accuracy": right[None].astype(np.float32)})
 
 
@@ -382,11 +405,11 @@ if len(set(classes[labelled])) > 1:
 
 
 # %% [markdown]
-# Differences are those of the student minus another model, as `docemb evaluate` prints them, with 95% intervals. A
-# point is hollow where a paired permutation test, corrected for their number, shows no difference.
+# Differences are those of the student minus another model, as `docemb evaluate` prints them, with 95% intervals and
+# paired permutation tests, corrected for their number.
 
 # %% tags=["picture"]
-from docemb_lib.evaluation.scoreboard import told
+from docemb_lib.evaluation.scoreboard import interval_board, told
 from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
 from docemb_lib.runs.kinds import Kind
 
@@ -401,24 +424,29 @@ scores = {}
 for name, X in zip(["student", *KINDS], compared, strict=True):
     scores[name] = {task: score(X) for task, score in scorers.items()}
 if scorers:
-    beside = {name: {"student": scores["student"], name: scores[name]} for name in KINDS}
-    tests = pd.concat([differences(both, name) for name, both in beside.items()])
-    tests = verdicts(tests.reset_index(drop=True))
-    kinds = tests["reference"].map(KINDS)
-    rows = tests.assign(model=tests["reference"], value=tests["difference"], kind=kinds)
+    frames = []
+    for name in KINDS:
+        beside = {each: scores[each] for each in ("student", name)}
+        frames.append(differences(beside, name))
+    tests = verdicts(pd.concat(frames, ignore_index=True))
+    rows = tests.rename(columns={"difference": "value"})
+    rows["model"] = rows["reference"]
+    rows["kind"] = rows["model"].map(KINDS)
     figure = figures.plot_rows(rows, panel="task")
     for ax in figure.axes:
         ax.axvline(0, color=figures.GREY, linewidth=0.8)
         ax.set_xlabel("student minus this model")
     plt.show()
     intervals = score_intervals(scores)
-    intervals = intervals[intervals["metric"].isin(["map", "accuracy", "mean"])]
-    display(intervals.pivot(index="model", columns="task", values="value").round(3))
+    display(interval_board(intervals))
 else:
     print("There are neither links nor labels: give links=FILE or label=FIELD.")
     print("Without them no measure chooses a model reliably; the student has words and meaning.")
 
 # %% [markdown]
+# Right of zero the student is better than the model of the row, by its links, by its label and in the mean of both; a
+# hollow point is not shown to differ.
+#
 # **Shortcuts.** A label such as a package can be told from a few names that its documents share; links inside a package
 # ask for more. **Without labels** no measure chose the best model reliably
 # ([tried](../outputs/published/archive/proxies.md)).

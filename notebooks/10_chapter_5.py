@@ -61,17 +61,18 @@ figures.table(thesis.table("5.7"))
 # Of all recorded students, and of the models that the thesis has. Compare students of equally many documents.
 
 # %%
-is_student = finals.scores["kind"] == Kind.STUDENT
-of_thesis = finals.scores["in the thesis"].notna()
-finals = finals._replace(scores=finals.scores[is_student | of_thesis].query("form == 'saved'"))
+scores = finals.scores.query("form == 'saved'")
+of_thesis = scores["in the thesis"].notna()
+scores = scores[of_thesis | (scores["kind"] == Kind.STUDENT)]
+finals = finals._replace(scores=scores)
 names = finals.names | figures.short_names(run, run.references)
-figures.table(thesis.table_5_7(finals.scores, "accuracy"), names)
+figures.table(thesis.table_5_7(scores, "accuracy"), names)
 
 # %%
-figures.table(thesis.table_5_7(finals.scores, "map"), names)
+figures.table(thesis.table_5_7(scores, "map"), names)
 
 # %%
-same = thesis.deviations(finals.scores)
+same = thesis.deviations(scores)
 print(f"Table 5.7 of the thesis has {len(same)} of these scores, of the same model on the same task.")
 figures.table(same, names)
 
@@ -85,23 +86,25 @@ figures.table(same, names)
 # Accuracy over tasks, by round (5.3). Points are the scores here, diamonds, where a task is the thesis', those there.
 
 # %%
-from docemb_lib.evaluation.scoreboard import best_means
+from docemb_lib.evaluation.scoreboard import best_means, last_round
 
-compared = figures.named(finals.scores, names)
+compared = figures.named(scores, names)
 accuracy = compared[compared["metric"] == "accuracy"]
 if len(accuracy):
     in_thesis = accuracy.assign(value=accuracy["thesis"])
     best = best_means(in_thesis, over_rounds=True)  # of the thesis, by task
-    figures.plot_runs(accuracy.assign(thesis=accuracy["thesis"] / best), panel="round", hue=None)
+    accuracy = accuracy.assign(thesis=accuracy["thesis"] / best)
+    figures.plot_runs(accuracy, panel="round", hue=None)
 
 # %% [markdown]
 # By task, heads trained on all examples (5.4), and retrieval by MAP and by MRR, which asks for one relevant document
 # (5.5, 5.6):
 
 # %%
-last = compared[compared["round"] == compared["round"].iloc[-1]]
-if len(accuracy):
-    figures.plot_rows(last[last["metric"] == "accuracy"], panel="task")
+last = last_round(compared)
+of_heads = last[last["metric"] == "accuracy"]
+if len(of_heads):
+    figures.plot_rows(of_heads, panel="task")
 
 # %%
 ranked = last[last["metric"].isin(["map", "mrr"])]
@@ -135,8 +138,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 def new_head(D, C, head, seed):
     """From embeddings, (N, D), to a number for each class, (N, C)."""
     torch.manual_seed(seed)
-    hidden = [nn.Linear(D, head.hidden), nn.ReLU(), nn.Dropout(head.dropout)]
-    return nn.Sequential(*hidden, nn.Linear(head.hidden, C))
+    first = nn.Linear(D, head.hidden)
+    last = nn.Linear(head.hidden, C)
+    return nn.Sequential(first, nn.ReLU(), nn.Dropout(head.dropout), last)
 
 
 # %%
@@ -147,7 +151,8 @@ def train_head(net, X, y, head):
     schedule = CosineAnnealingLR(optimizer, updates)
     for _ in range(head.epochs):
         for rows in torch.randperm(len(X)).split(head.batch_size):
-            loss = F.cross_entropy(net(X[rows]), y[rows], label_smoothing=head.label_smoothing)
+            logits = net(X[rows])
+            loss = F.cross_entropy(logits, y[rows], label_smoothing=head.label_smoothing)
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(net.parameters(), head.max_grad_norm)
@@ -168,11 +173,12 @@ from docemb_lib.settings.sections import HEADS
 
 HEAD = HEADS["thesis"]
 embedders = {}
-for record in [run.record, *run.comparable()]:
-    if record is not None and record.student_folder is not None:
+recorded = filter(None, [run.record, *run.comparable()])
+for record in recorded:
+    if record.student_folder is not None:
         embedders[record.label] = student_model(record.label, record.student_folder)
 for model in run.references:
-    if isinstance(model.embedder, Embedder) and model.label in set(finals.scores["model"]):
+    if isinstance(model.embedder, Embedder) and model.label in set(scores["model"]):
         embedders[model.label] = model
 tasks = [run.scorer.task(name) for name in run.profile.evaluation.tasks]
 task = next(task for task in tasks if isinstance(task, HeadTask))
@@ -196,19 +202,22 @@ print(f"{len(np.unique(train.labels))} classes; {len(inputs)} models")
 # %%
 plain = HEAD.model_copy(update={"dropout": 0.0})
 rows = downsample(train.labels, 300)
-X, y = torch.tensor(train.features).float(), torch.tensor(train.labels)
-net = new_head(X.shape[1], int(y.max()) + 1, plain, seed=0)
+X = torch.tensor(train.features).float()
+y = torch.tensor(train.labels)
+classes = int(y.max()) + 1
+net = new_head(X.shape[1], classes, plain, seed=0)
 for layer in (net[0], net[3]):  # a matrix of the library has a row for each input
     W = layer.weight.data
     layer.weight.data = W.view(W.T.shape).T.contiguous()
 with one_thread():  # faster, because a step is short
     losses = list(train_head(net, X[rows], y[rows], plain))
 of_library = train_stack(X, y, [(rows, 0)], plain)  # rows and a seed
-ours = [net[0].weight.T, net[0].bias[None], net[3].weight.T, net[3].bias[None]]
-for weight, stacked in zip(ours, of_library, strict=True):
-    torch.testing.assert_close(weight.detach(), stacked[0], atol=1e-3, rtol=0)
+for weight, stacked in zip(net.parameters(), of_library, strict=True):
+    of_one = stacked[0].squeeze(0)
+    ours = weight.detach().t()
+    torch.testing.assert_close(ours, of_one, atol=1e-3, rtol=0)
 print(f"{len(losses)} updates: the loss falls from {losses[0]:.3f} to {losses[-1]:.3f}", end="")
-print(f"; answering all classes alike costs {np.log(int(y.max()) + 1):.3f}")
+print(f"; answering all classes alike costs {np.log(classes):.3f}")
 
 # %% [markdown]
 # So few updates hardly change a head: what it can read after them is what is large in its input.
@@ -225,62 +234,80 @@ from sklearn.linear_model import LogisticRegression
 
 def regression(train, test, rows):
     """The accuracies on these rows of train, and on test, of a logistic regression."""
-    X, y = train.features[rows], train.labels[rows]
+    X = train.features[rows]
+    y = train.labels[rows]
     fitted = LogisticRegression(C=10, max_iter=1000).fit(X, y)
     return [fitted.score(X, y), fitted.score(*test)]
 
 
 def accuracies(train, test, rows, head, seeds=5):
     """The accuracies on these rows of train, and on test, of heads with several seeds."""
-    X, y = torch.tensor(train.features).float(), torch.tensor(train.labels)
+    X = torch.tensor(train.features).float()
+    y = torch.tensor(train.labels)
+    jobs = [(rows, seed) for seed in range(seeds)]
     with one_thread():
-        heads = train_stack(X, y, [(rows, seed) for seed in range(seeds)], head)
-    right = []
-    for features, labels in ((X[rows], train.labels[rows]), (test.features, test.labels)):
-        predicted = heads.logits(torch.as_tensor(features).float()).argmax(dim=1)  # (seeds, N)
-        right.append(float((predicted.numpy() == labels).mean()))
-    return right
+        heads = train_stack(X, y, jobs, head)
+    seen = heads.logits(X[rows]).argmax(dim=1)  # (seeds, N)
+    others = torch.tensor(test.features).float()
+    unseen = heads.logits(others).argmax(dim=1).numpy()
+    right = (seen == y[rows]).double().mean()
+    return [right.item(), (unseen == test.labels).mean()]
+
+
+def scaled(train, test, factor, mean=0):
+    """Both inputs, with features minus a mean, times a factor."""
+    both = []
+    for each in (train, test):
+        features = factor * (each.features - mean)
+        both.append(each._replace(features=features))
+    return both
 
 
 def standardised(train, test):
     """Both inputs, with features of mean 0 and deviation 1 over the training examples."""
-    mean = train.features.mean(axis=0)
     deviation = train.features.std(axis=0) + 1e-12
-    return [each._replace(features=(each.features - mean) / deviation) for each in (train, test)]
+    return scaled(train, test, 1 / deviation, train.features.mean(axis=0))
 
 
 # %%
 lines = {}
 for name, (train, test) in inputs.items():
-    everything = np.arange(len(train.labels))
-    norm = float(np.linalg.norm(train.features, axis=1).mean())
-    of_norm_10 = [each._replace(features=10 / norm * each.features) for each in (train, test)]
-    lines[name] = {
-        "norm": norm,
-        "head": accuracies(train, test, everything, HEAD)[1],
-        "head, norm 10": accuracies(*of_norm_10, everything, HEAD)[1],
-        "head, standardised": accuracies(*standardised(train, test), everything, HEAD)[1],
-        "regression": regression(*of_regression[name], everything)[1],
-    }
+    rows = np.arange(len(train.labels))
+    norms = np.linalg.norm(train.features, axis=1)
+    norm = norms.mean()
+    of_head = {"head": (train, test)}
+    of_head["head, norm 10"] = scaled(train, test, 10 / norm)
+    of_head["head, standardised"] = standardised(train, test)
+    lines[name] = {"norm": float(norm)}
+    for column, both in of_head.items():
+        _, lines[name][column] = accuracies(*both, rows, HEAD)
+    by_regression = regression(*of_regression[name], rows)
+    lines[name]["regression"] = by_regression[1]
 read = pd.DataFrame(lines).T.sort_values("norm")
 figures.table(read)
 
 # %% tags=["picture"]
-_, ax = plt.subplots(figsize=(figures.WIDTH, 0.8 + 0.25 * len(read)))
+ax = figures.axes(0.8 + 0.25 * len(read))
 columns = [column for column in read if column != "norm"]
+places = range(len(read))
 for column, marker in zip(columns, "oDsx", strict=True):
-    ax.plot(read[column], range(len(read)), marker, label=column)
-ax.set_yticks(range(len(read)), [f"{name} ({norm:.1f})" for name, norm in read["norm"].items()])
+    ax.plot(read[column], places, marker, label=column)
+labels = [f"{name} ({norm:.1f})" for name, norm in read["norm"].items()]
+ax.set_yticks(places, labels)
 ax.set_xlabel(f"{task.name}: accuracy; in brackets the mean norm of an embedding")
 ax.legend(**figures.BESIDE)
 plt.show()
+
+# %% [markdown]
+# From the bottom upwards norms grow. The blue point, the head of the thesis, mostly moves right with them; the cross, a
+# regression that is trained to the end, does not.
 
 # %%
 moved = (read["head, norm 10"] - read["head"]).abs()
 print(f"a factor alone moves the accuracy of the head by up to {moved.max():.3f} ({moved.idxmax()})")
 of_students = read[read.index.isin(finals.names.values())]
 largest, best_read = of_students[["norm", "regression"]].idxmax()
-ahead = of_students.loc[largest] - of_students.loc[best_read]
+ahead = read.loc[largest] - read.loc[best_read]
 leads = {column: f"{ahead[column]:+.3f}" for column in columns}
 said = ", ".join(f"{column} {lead}" for column, lead in leads.items())
 print(f"{largest}, the student of the largest norm, minus {best_read}: {said}")
@@ -298,17 +325,18 @@ print(f"{largest}, the student of the largest norm, minus {best_read}: {said}")
 # %%
 pair = inputs[student]
 N = len(pair[0].labels)
-counts = [count for count in (50, 100, 200, 400) if count < N] + [N]
-rows_of = {count: downsample(pair[0].labels, count) for count in counts}
-by_count = {
-    "the head of the thesis": [accuracies(*pair, rows, HEAD) for rows in rows_of.values()],
-    "logistic regression": [
-        regression(*of_regression[student], rows) for rows in rows_of.values()
-    ],
-}
-_, axes = plt.subplots(1, 2, figsize=(figures.WIDTH, 2.6), sharey=True)
-for ax, (title, accuracy_of) in zip(axes, by_count.items(), strict=True):
-    seen, unseen = np.transpose(accuracy_of)
+counts = [50, 100, 200, 400, N]
+counts = [count for count in counts if count <= N]
+by_count = {"the head of the thesis": [], "logistic regression": []}
+for count in counts:
+    rows = downsample(pair[0].labels, count)
+    by_head = accuracies(*pair, rows, HEAD)
+    by_count["the head of the thesis"].append(by_head)
+    by_regression = regression(*of_regression[student], rows)
+    by_count["logistic regression"].append(by_regression)
+axes = figures.axes(2.6, columns=2, sharey=True)
+for ax, title in zip(axes, by_count, strict=True):
+    seen, unseen = np.transpose(by_count[title])
     ax.plot(counts, seen, "o--", label="training examples")
     ax.plot(counts, unseen, "o-", label="test examples")
     ax.set(title=title, xlabel="examples to learn from")
@@ -333,31 +361,40 @@ for title, accuracy_of in by_count.items():
 students = ["only-MSE", "MSE-contextual", "cosine-masked"]
 others = ["PV", "DM", "Longformer"]
 claims = []
+
+
+def state(table, says, *groups):
+    """Add what the thesis says: each model of a group is ahead of those of later groups."""
+    claims.append(thesis.better(table, says, *groups))
+
+
 for name in ("1k", "10k"):
     table = thesis.in_table(run, finals, round_=name)
     says = f"With {name} examples each student is ahead of each baseline."
-    claims.append(thesis.better(table, says, students, [*others, "SBERT"]))
+    state(table, says, students, [*others, "SBERT"])
 table = thesis.in_table(run, finals)
 says = "With all examples SBERT is ahead of the students, and these of all others."
-claims.append(thesis.better(table, says, ["SBERT"], students, others))
+state(table, says, ["SBERT"], students, others)
 says = "Only-MSE is first of the students, MSE-contextual second."
-claims.append(thesis.better(table, says, *([name] for name in students)))
+state(table, says, *([name] for name in students))
+everyone = {*students, *others, "SBERT"}
 for asked, model in (("imdb", "Longformer"), ("arxiv", "PV")):
     of_task = thesis.in_table(run, finals, task=asked)
-    rest = [name for name in (*students, *others, "SBERT") if name != model]
-    claims.append(thesis.better(of_task, f"On {asked} {model} is best.", [model], rest))
+    rest = sorted(everyone - {model})
+    state(of_task, f"On {asked} {model} is best.", [model], rest)
 
-# %%
 best, *behind = students
-by_map, by_mrr = (thesis.in_table(run, finals, metric=metric) for metric in ("map", "mrr"))
+by_map = thesis.in_table(run, finals, metric="map")
+by_mrr = thesis.in_table(run, finals, metric="mrr")
 says = "By MAP only-MSE is first and SBERT second."
-claims.append(thesis.better(by_map, says, [best], ["SBERT"], [*behind, *others]))
+rest = [*behind, *others]
+state(by_map, says, [best], ["SBERT"], rest)
 says = "By MRR cosine-masked is first."
-rest = [best, "MSE-contextual", "SBERT", *others]
-claims.append(thesis.better(by_mrr, says, ["cosine-masked"], rest))
+rest = sorted(everyone - {"cosine-masked"})
+state(by_mrr, says, ["cosine-masked"], rest)
 for name, table in (("MAP", by_map), ("MRR", by_mrr)):
     says = f"By {name} all students are ahead of Paragraph Vectors and Longformer."
-    claims.append(thesis.better(table, says, students, others))
+    state(table, says, students, others)
 thesis.claim_table(claims)
 
 # %% [markdown]
@@ -369,19 +406,22 @@ thesis.claim_table(claims)
 from scipy.stats import kendalltau
 
 published = thesis.published("table_5_7")
-accuracy_of = published[published["metric"] == "accuracy"].set_index(["round", "task", "model"])
-by_round = accuracy_of["value"].unstack("round")
-gains = (by_round["all"] - by_round["10k"]).unstack("model")["SBERT"]
-gained = [f"{gain:+.3f} on {name}" for name, gain in gains.sort_values(ascending=False).items()]
+accuracy_of = published[published["metric"] == "accuracy"]
+by_round = accuracy_of.pivot(index=["model", "task"], columns="round", values="value")
+gains = by_round["all"] - by_round["10k"]
+gains = gains["SBERT"].sort_values(ascending=False)
+gained = [f"{gain:+.3f} on {name}" for name, gain in gains.items()]
 print("SBERT, all examples minus 10,000:", ", ".join(gained))
 for metric in ("map", "mrr"):
-    by_task = published[published["metric"] == metric].pivot_table("value", "model", "task")
-    apart = (by_task["games"] - by_task["wines"]).abs().sort_values()
+    of_metric = published[published["metric"] == metric]
+    by_task = of_metric.pivot(index="model", columns="task", values="value")
+    gaps_of = by_task["games"] - by_task["wines"]
+    apart = gaps_of.abs().sort_values()
     place = apart.index.get_loc("cosine-masked") + 1
     print(f"{metric.upper()}, GAMES against WINES: cosine-masked has the smallest gap but {place - 1}")
 order = {}
 for asked, values in by_round.groupby("task"):
-    order[asked] = float(kendalltau(values["1k"], values["10k"]).statistic)
+    order[asked] = kendalltau(values["1k"], values["10k"]).statistic
 taus = [f"{tau:+.2f} on {name}" for name, tau in order.items()]
 print("Kendall's tau of the orders with 1,000 and 10,000 examples:", ", ".join(taus))
 
@@ -409,10 +449,10 @@ said += f" to {moved.max():.3f}, and {largest}, the student of the largest norm,
 said += f" {best_read} as they are, {leads['head, norm 10']} at one norm, {leads['head, standardised']}"
 said += f" standardised, and {leads['regression']} by a regression that is trained to the end."
 print(LINES.fill(said.replace("0.", ".")), end="\n\n")
-few, many = counts[0], counts[-1]
-said = f"Heads do not overfit (seen minus unseen: {gaps['the head of the thesis'][0]} from {few} examples,"
-said += f" {gaps['the head of the thesis'][-1]} from {many}), where a regression does"
-said += f" ({gaps['logistic regression'][0]}, {gaps['logistic regression'][-1]})."
+of_head, of_regressions = gaps.values()
+said = f"Heads do not overfit (seen minus unseen: {of_head[0]} from {counts[0]} examples,"
+said += f" {of_head[-1]} from {counts[-1]}), where a regression does"
+said += f" ({of_regressions[0]}, {of_regressions[-1]})."
 print(LINES.fill(said.replace("0.", ".")))
 
 # %% [markdown]

@@ -1,5 +1,7 @@
 """What 01_corpus defines in its cells, beside numpy and numbers counted by hand."""
 
+import html
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,8 +32,8 @@ def test_the_distance_of_two_sets_of_embeddings_is_that_of_scipy_row_by_row(defi
 
 
 def test_what_the_teacher_does_not_read_is_grey_and_no_markup_of_a_page_is_lost(defined):
-    defined.shown.__globals__["HTML"] = str
+    defined.shown.__globals__.update(HTML=str, escape=html.escape)
     page = defined.shown("a < b & ", "<i>c</i>")
     read, grey = page.split('<span style="opacity: 0.45">')
     assert "a &lt; b &amp; " in read
-    assert grey.startswith("&lt;i>c&lt;/i></span>")
+    assert grey.startswith("&lt;i&gt;c&lt;/i&gt;</span>")

@@ -14,7 +14,7 @@ from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import StudentForms, scored_model
 from docemb_lib.runs.scores import Scorer
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis import conclusion, over_recorded_seeds
+from docemb_lib.thesis import conclusion, in_figure, over_recorded_seeds
 
 UNTRAINED = "start"
 SBERT_TRUNCATED = "SBERT-64"
@@ -107,6 +107,13 @@ def test_recorded_models_have_short_names_and_are_compared_by_paired_tests(last_
     assert "better on package (+.200, p < .001); worse on halves (-.200, p < .001)" in said
     missing = "Not compared, because it is not recorded: S (mse)."
     assert views.compared(scores, "S (mse)", "start") == missing
+
+
+def test_a_figure_has_the_run_itself_beside_recorded_runs_of_its_size(last_run):
+    figure = in_figure(last_run(COSINE, MARGIN), "figure 4.3")
+    assert {"cosine", "max-margin;MSE;γ=1.0"} <= {*figure.scores}
+    figure = in_figure(last_run({**COSINE, "documents": 30}, {**MARGIN, "seed": 1}), "figure 4.3")
+    assert "max-margin;MSE;γ=1.0" not in figure.scores
 
 
 def test_students_stand_at_their_weights_if_they_differ_in_nothing_else(last_run, monkeypatch):
