@@ -37,6 +37,7 @@ seed = 0  # of the draw of documents and of the random projection
 
 # %%
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
@@ -45,12 +46,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
-from torch.nn.functional import cosine_similarity
+from torch import Tensor, nn
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import Student, figures
 from docemb_lib.base.progress import log_to_notebook, progress
+from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.installed_docs import installed_docs
 from docemb_lib.corpus.reader import local_documents
 from docemb_lib.evaluation import Ranking, Retrieval
@@ -60,43 +61,40 @@ figures.use_style()
 log_to_notebook()
 
 
-def read(place):
+def read(place: str | Sequence[str]) -> dict[str, Document]:
     """The documents of some packages, or of a file of texts and a file of links, by id."""
     if isinstance(place, str):
-        pages = installed_docs(place.split(", "))
-        return {page.id: page for page in pages}
+        return {page.id: page for page in installed_docs(place.split(", "))}
     texts, links = map(Path, place)
     found = {each.id: each for each in local_documents(texts)}
-    grades = read_links(links, found.keys())
-    for id, linked in grades.items():
+    for id, linked in read_links(links, found.keys()).items():
         found[id] = found[id]._replace(see_also=tuple(linked))
     return found
 
 
-def draw(found):
+def draw(found: dict[str, Document]) -> Retrieval:
     """A task of some documents, each of which is to find those that it refers to."""
-    drawn = {}  # in the order in which they are drawn
+    drawn: dict[str, None] = {}
     for id in np.random.default_rng(seed).permutation(sorted(found)):
-        linked = [other for other in found[id].see_also if other in found]
+        linked = (other for other in found[id].see_also if other in found)
         drawn |= dict.fromkeys([str(id), *linked])
+        if len(drawn) >= documents:
+            break
     ids = list(drawn)[:documents]
+    row_of = {id: row for row, id in enumerate(ids)}
     relevant = {}
-    for row, id in enumerate(ids):
-        linked = {*found[id].see_also} - {id}
-        rows = [place for place, other in enumerate(ids) if other in linked]
+    for id, row in row_of.items():
+        rows = {row_of[other] for other in found[id].see_also if other in row_of} - {row}
         if rows:
-            relevant[row] = rows
+            relevant[row] = sorted(rows)
     texts = [found[id].text for id in ids]
-    ranking = Ranking(texts, [*relevant], [*relevant.values()], ids)
-    return Retrieval("", {"test": ranking})
+    return Retrieval("", {"test": Ranking(texts, [*relevant], [*relevant.values()], ids)})
 
 
-tasks = {}
-for name, place in (packages | collections).items():
-    tasks[name] = draw(read(place))
-    count = len(tasks[name].texts())
-    queries = len(tasks[name].splits["test"].queries)
-    print(f"{name}: {count} documents, {queries} of them refer to others")
+tasks = {name: draw(read(place)) for name, place in {**packages, **collections}.items()}
+for name, task in tasks.items():
+    queries = len(task.splits["test"].queries)
+    print(f"{name}: {len(task.texts())} documents, {queries} of them refer to others")
 
 # %% [markdown]
 # A document that refers to others is a query. Its score is the average precision, as in [08](08_adapt.ipynb).
@@ -125,7 +123,7 @@ options = {"max_tokens": max_tokens, "attention_window": 256}
 long = Student.from_encoder(encoder, pooling="mean", **options)
 
 
-def states_of(student, sequences):
+def states_of(student: Student, sequences: list[list[int]]) -> Sequence[Tensor]:
     """The last states of each sequence of token ids, (T, D)."""
     bf16 = torch.autocast("cpu", torch.bfloat16, enabled=uses_bf16())
     with torch.inference_mode(), bf16:
@@ -133,36 +131,32 @@ def states_of(student, sequences):
     return states.split([len(ids) for ids in sequences])
 
 
-def stacked(vectors):
+def stacked(vectors: dict[str, list[Tensor]]) -> dict[str, np.ndarray]:
     """Lists of N vectors as arrays, (N, D)."""
-    arrays = {}
-    for name, rows in vectors.items():
-        arrays[name] = torch.stack(rows).numpy()
-    return arrays
+    return {name: torch.stack(rows).numpy() for name, rows in vectors.items()}
 
 
-def read_whole(sequences):
+def read_whole(sequences: list[list[int]]) -> dict[str, np.ndarray]:
     """Three means of each document, and the means of its passages with their counts."""
     counts = Counter(chain(*sequences))
-    vectors = {"plain": [], "beginning weighs more": [], "rare tokens weigh more": []}
+    names = ("plain", "beginning weighs more", "rare tokens weigh more")
+    vectors = {name: [] for name in names}
     passages = []
     for ids in progress(sequences, desc="whole"):
         (states,) = states_of(long, [ids])
         place = torch.arange(len(ids))
-        lead = torch.ones(len(ids))
+        alike = torch.ones(len(ids))
+        lead = alike.clone()
         for first, more in LEADS:
             lead += more * (place < first)
         often = torch.tensor([counts[id] for id in ids])
         rare = A / (A + often / counts.total())
-        vectors["plain"].append(states.mean(dim=0))
-        vectors["beginning weighs more"].append(lead @ states / lead.sum())
-        vectors["rare tokens weigh more"].append(rare @ states / rare.sum())
+        for name, weights in zip(names, (alike, lead, rare), strict=True):
+            vectors[name].append(weights @ states / weights.sum())
         parts = [part.mean(dim=0) for part in states.split(PASSAGE)]
         passages.append(torch.stack(parts))
-    arrays = stacked(vectors)
-    arrays["passages"] = torch.cat(passages).numpy()
-    arrays["counts"] = np.array([*map(len, passages)])
-    return arrays
+    sizes = np.array([len(of_one) for of_one in passages])
+    return {**stacked(vectors), "passages": torch.cat(passages).numpy(), "counts": sizes}
 
 
 # %% [markdown]
@@ -177,15 +171,15 @@ def read_whole(sequences):
 short = Student.from_encoder(encoder, pooling="mean", max_tokens=256, attention_window=512)
 
 
-def chunks(ids, size):
+def chunks(ids: list[int], size: int) -> list[list[int]]:
     """The document in chunks, each with the first and the last token, which are special."""
     first, *inner, last = ids
     room = size - 2
-    starts = range(0, max(len(inner), 1), room)
-    return [[first, *inner[start : start + room], last] for start in starts]
+    parts = [inner[start : start + room] for start in range(0, len(inner), room)]
+    return [[first, *part, last] for part in parts or [[]]]
 
 
-def read_chunks(sequences):
+def read_chunks(sequences: list[list[int]]) -> dict[str, np.ndarray]:
     """The mean of the states of the first chunk, and that of all, so that long chunks count more."""
     vectors = {"first 256 tokens": [], "mean of chunks": []}
     for ids in progress(sequences, desc="chunks"):
@@ -212,20 +206,18 @@ for layer in cool.model.encoder.layer:
     layer.attention.self.query.bias.data /= temperature
 
 stretched = Student.from_encoder(encoder, pooling="mean", **options)
-positions = stretched.model.embeddings.position_embeddings.weight.data
-positions = positions[-long.max_tokens :]  # those before are no token's
+positions = stretched.model.embeddings.position_embeddings.weight.data[-long.max_tokens :]
 learnt = positions[: short.max_tokens].clone()  # (256, D)
 
 
-def stretch(tokens):
+def stretch(tokens: int) -> None:
     """Spread the learnt positions over so many tokens, if they are more."""
     size = max(tokens, len(learnt))
-    line = learnt.T[None]  # (1, D, 256)
-    spread_out = nn.functional.interpolate(line, size=size, mode="linear")
-    positions[:size] = spread_out[0].T  # written into the model
+    spread_out = nn.functional.interpolate(learnt.T[None], size=size, mode="linear")[0].T
+    positions[:size] = spread_out  # written into the model
 
 
-def read_otherwise(sequences):
+def read_otherwise(sequences: list[list[int]]) -> dict[str, np.ndarray]:
     """The means of all states of the two changed encoders."""
     changed = {"temperature below 1": cool, "positions stretched": stretched}
     vectors = {name: [] for name in changed}
@@ -245,7 +237,7 @@ from docemb_lib.base.files import hash_of
 from docemb_lib.teachers import SBERT
 
 
-def stored(read_pass, sequences):
+def stored(read_pass: Callable, sequences: list[list[int]]) -> dict[str, np.ndarray]:
     """What a pass gives for some documents, from the folder `kept` if it is there."""
     key = hash_of(f"{encoder} {temperature} {sequences}")[:16]
     file = Path(kept or ".", f"{read_pass.__name__}-{key}.npz")
@@ -266,10 +258,9 @@ for name, task in tasks.items():
         vectors[name] |= stored(read_otherwise, sequences)
 first = next(iter(tasks))
 of_first = vectors[first]
-texts = tasks[first].texts()
-lengths = [len(encoding) for encoding in long.encodings(texts)]
-few = np.flatnonzero(np.array(lengths) < max_tokens)[:8]  # read to their end
-texts = [texts[row] for row in few]
+lengths = map(len, long.encodings(tasks[first].texts()))
+few = [row for row, length in enumerate(lengths) if length < max_tokens][:8]  # read to their end
+texts = [tasks[first].texts()[row] for row in few]
 leading = Student.from_encoder(encoder, pooling="lead", **options)
 by_library = {
     "plain": long.embed(texts),
@@ -279,10 +270,9 @@ by_library = {
 }
 for name, of_library in by_library.items():
     ours = torch.from_numpy(of_first[name][few])
-    cosine = cosine_similarity(ours, torch.from_numpy(of_library))
+    cosine = nn.functional.cosine_similarity(ours, torch.from_numpy(of_library))
     assert cosine.min() > 0.999, name
-shapes = [f"{name} {X.shape}" for name, X in of_first.items()]
-print(", ".join(shapes))
+print(*(f"{name} {X.shape}" for name, X in of_first.items()), sep=", ")
 
 # %% [markdown]
 # ## The cloud of vectors
@@ -302,41 +292,35 @@ print(", ".join(shapes))
 from docemb_lib.student.words import partial_whitening
 
 
-def centred(X):
+def centred(X: np.ndarray) -> np.ndarray:
     """X without its mean, (N, D)."""
     return X - X.mean(axis=0)
 
 
-def spectrum(X):
+def spectrum(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The variances of X along its K principal directions, largest first, and these, (D, K)."""
     X = centred(X).astype(np.float64)
     variances, directions = np.linalg.eigh(X.T @ X / len(X))
     K = min(len(X) - 1, X.shape[1])  # N documents vary in N - 1 directions at most
-    variances = np.flip(variances)  # largest first
-    directions = np.flip(directions, axis=1)
-    return variances[:K], directions[:, :K]
+    return variances[::-1][:K], directions[:, ::-1][:, :K]
 
 
-def all_but_the_top(X):
+def all_but_the_top(X: np.ndarray) -> np.ndarray:
     """X without its mean and its first D / 100 principal directions."""
-    _, directions = spectrum(X)
-    top = directions[:, : max(1, X.shape[1] // 100)]
+    top = spectrum(X)[1][:, : max(1, X.shape[1] // 100)]
     return centred(X) - centred(X) @ top @ top.T
 
 
-def whitened(X, exponent):
+def whitened(X: np.ndarray, exponent: float) -> np.ndarray:
     """X times a power of its covariance, with a hundredth of the mean variance added."""
     variances, directions = spectrum(X)
-    added = 0.01 * variances.sum() / X.shape[1]
-    scaled = directions * (variances + added) ** -exponent
-    return centred(X) @ scaled @ directions.T
+    variances = variances + 0.01 * variances.sum() / X.shape[1]
+    return centred(X) @ (directions * variances**-exponent) @ directions.T
 
 
 X = of_first["plain"]
-root = partial_whitening(torch.from_numpy(X))
-of_library = centred(X) @ root.numpy()
-ours = whitened(X, exponent=1 / 4)
-np.testing.assert_allclose(ours, of_library, rtol=1e-2, atol=1e-2)
+of_library = centred(X) @ partial_whitening(torch.from_numpy(X)).numpy()
+np.testing.assert_allclose(whitened(X, 1 / 4), of_library, rtol=1e-2, atol=1e-2)
 
 # %% [markdown]
 # **The exponent by the spectrum**: half of the directions are kept and scaled by $\lambda^{-\gamma/2}$. With the noise
@@ -346,26 +330,23 @@ np.testing.assert_allclose(ours, of_library, rtol=1e-2, atol=1e-2)
 
 
 # %%
-def exponent_of(variances, size):
+def exponent_of(variances: np.ndarray, size: int) -> tuple[int, float]:
     """The number of the direction at the knee, and gamma, if `size` directions are kept."""
     tail = round(0.9 * len(variances))
     noise = variances[tail:].mean()
     ratio = variances[:tail] / noise - 1
-    height = ratio - ratio[-1]
-    height = height / height[0]
+    height = (ratio - ratio[-1]) / (ratio[0] - ratio[-1])
     below = 1 - np.linspace(0, 1, tail) - height  # how far the curve lies below its chord
     knee = int(below.argmax())
-    gamma = ratio[size - 1] / ratio[knee]
-    return knee + 1, min(1.0, float(gamma))
+    return knee + 1, min(1.0, float(ratio[size - 1] / ratio[knee]))
 
 
-def by_spectrum(X):
+def by_spectrum(X: np.ndarray) -> np.ndarray:
     """X on half of its directions, (N, K / 2), with the exponent that the spectrum gives."""
     variances, directions = spectrum(X)
     size = len(variances) // 2
     _, gamma = exponent_of(variances, size)
-    scaled = directions * variances ** (-gamma / 2)
-    return centred(X) @ scaled[:, :size]
+    return centred(X) @ directions[:, :size] * variances[:size] ** (-gamma / 2)
 
 
 for name, of_name in vectors.items():
@@ -389,32 +370,25 @@ for name, of_name in vectors.items():
 
 
 # %%
-def cosines(X):
+def cosines(X: np.ndarray) -> np.ndarray:
     """The cosines of all rows, (N, N)."""
-    norms = np.linalg.norm(X, axis=1)
-    return X @ X.T / norms / norms[:, None]
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    return X @ X.T
 
 
-def itself(S):
-    """Which of the similarities S are those of a document with itself, (N, N)."""
-    return np.eye(len(S), dtype=bool)
-
-
-def nearest(S, k):
+def nearest(S: np.ndarray, k: int) -> np.ndarray:
     """The k other documents that are nearest to each, (N, k)."""
-    others = np.where(itself(S), -np.inf, S)
-    order = np.argsort(-others, axis=1, kind="stable")
-    return order[:, :k]
+    others = np.where(np.eye(len(S), dtype=bool), -np.inf, S)
+    return np.argsort(-others, axis=1, kind="stable")[:, :k]
 
 
-def csls(S, k=10):
+def csls(S: np.ndarray, k: int = 10) -> np.ndarray:
     """S without how near each of both documents is to its surroundings."""
-    near = np.take_along_axis(S, nearest(S, k), axis=1)
-    density = near.mean(axis=1)  # (N,)
+    density = np.take_along_axis(S, nearest(S, k), axis=1).mean(axis=1)  # (N,)
     return 2 * S - density[:, None] - density
 
 
-def smoothed(S, k=5):
+def smoothed(S: np.ndarray, k: int = 5) -> np.ndarray:
     """The cosines of documents to which the mean of their neighbours is added."""
     mix = np.eye(len(S))
     np.put_along_axis(mix, nearest(S, k), 1 / k, axis=1)
@@ -423,10 +397,9 @@ def smoothed(S, k=5):
     return products / norms / norms[:, None]
 
 
-def largest_hub(S):
+def largest_hub(S: np.ndarray) -> int:
     """For how many documents the greatest hub is among the ten nearest."""
-    counts = np.bincount(nearest(S, 10).ravel())
-    return counts.max()
+    return np.bincount(nearest(S, 10).ravel()).max()
 
 
 for name, of_name in vectors.items():
@@ -447,7 +420,7 @@ for name, of_name in vectors.items():
 
 
 # %%
-def both_ways(S, passages, first=50):
+def both_ways(S: np.ndarray, passages: list[np.ndarray], first: int = 50) -> np.ndarray:
     """S, in which the first so many of each row are ranked by their passages. passages: (n_i, D)."""
     ranked = S - 2  # below all that are ranked anew
     for query, near in enumerate(nearest(S, first)):
@@ -475,20 +448,19 @@ from scipy.stats import rankdata
 from docemb_lib.evaluation import retrieval
 
 
-def fused(S, T):
+def fused(S: np.ndarray, T: np.ndarray) -> np.ndarray:
     """The sum of 1 / (60 + rank) in both orders, in which a query itself has rank 0."""
     total = np.zeros(S.shape)
     for each in (S, T):
-        others = np.where(itself(S), np.inf, each)
+        others = np.where(np.eye(len(S), dtype=bool), np.inf, each)
         total += 1 / (60 + rankdata(-others, axis=1) - 1)
     return total
 
 
 S = cosines(X)
 T = cosines(of_first["mean of chunks"])
-of_library = retrieval.fused(S.__getitem__, T.__getitem__)
-every_row = [*range(len(S))]
-np.testing.assert_allclose(fused(S, T), of_library(every_row))
+of_library = retrieval.fused(lambda rows: S[rows], lambda rows: T[rows])([*range(len(S))])
+np.testing.assert_allclose(fused(S, T), of_library)
 
 # %% [markdown]
 # **A sketch beside LSA**, against LSA alone: all words, each weighted by its rarity (idf), are projected on 2,048
@@ -503,16 +475,14 @@ np.testing.assert_allclose(fused(S, T), of_library(every_row))
 from docemb_lib.teachers import LSA
 
 
-def sketch(texts, fitted=None, width=2048):
+def sketch(texts: list[str], fitted: int | None = None, width: int = 2048) -> np.ndarray:
     """Random projections of TF-IDF, (N, width); the first `fitted` texts give the idf."""
     words = retrieval.tfidf(texts, fitted)  # (N, words)
-    rng = np.random.default_rng(seed)
-    shape = (words.shape[1], width)
-    signs = rng.choice([-1, 1], shape)
+    signs = np.random.default_rng(seed).choice([-1, 1], (words.shape[1], width))
     return words @ signs.astype(np.float32)
 
 
-def limit(others):
+def limit(others: int) -> tuple[list[str], list[str], np.ndarray]:
     """Texts, queries and the two rows that each query is to find."""
     pairs = np.array([*combinations(range(46), 2)])
     rng = np.random.default_rng(seed)
@@ -526,22 +496,19 @@ def limit(others):
     return texts, [f"q{n}" for n in range(len(pairs))], others + pairs
 
 
-def recall(of_texts, of_queries):
+def recall(of_texts: np.ndarray, of_queries: np.ndarray) -> float:
     """The share of wanted texts among the first hundred of each query."""
     similar = of_queries @ retrieval.unit(of_texts).T
-    order = np.argsort(-similar, axis=1, kind="stable")
-    found = []
-    for pair, ranked in zip(pairs, order, strict=True):
-        found.append(np.isin(pair, ranked[:100]).mean())
-    return np.mean(found)
+    first = np.argsort(-similar, axis=1, kind="stable")[:, :100]
+    found = [np.isin(pair, row).mean() for pair, row in zip(pairs, first, strict=True)]
+    return float(np.mean(found))
 
 
 texts, queries, pairs = limit(5000)
 lsa = LSA(512).fit(texts)
 by_lsa = recall(lsa.embed(texts), lsa.embed(queries))
 everything = sketch([*texts, *queries], len(texts))
-of_both = np.split(everything, [len(texts)])
-by_sketch = recall(*of_both)
+by_sketch = recall(everything[: len(texts)], everything[len(texts) :])
 print(f"{len(queries)} queries, {len(texts)} texts; the share found among the first hundred:")
 print(f"LSA of 512 numbers {by_lsa:.2f}, the sketch of 2,048 numbers {by_sketch:.2f}")
 
@@ -573,32 +540,33 @@ WORDS = ("fused with BM25", "sketch beside LSA")
 ROWS = [*POOLINGS, *MAPS, *SIMILARITIES, *WORDS]  # in the order of the figure
 
 
-def spread(S):
+def spread(S: np.ndarray) -> float:
     """The standard deviation of the similarities of different documents."""
-    return S[~itself(S)].std()
+    return S[~np.eye(len(S), dtype=bool)].std()
 
 
-def share(S, T):
+def share(S: np.ndarray, T: np.ndarray) -> float:
     """The weight of T beside S with which both vary alike."""
     return spread(S) / (spread(S) + spread(T))
 
 
-def beside(S, T):
+def beside(S: np.ndarray, T: np.ndarray) -> np.ndarray:
     """The cosines of two embeddings side by side."""
     weight = share(S, T)
     return (1 - weight) * S + weight * T
 
 
-X, Y = (retrieval.unit(of_first[name]) for name in POOLINGS[:2])
-of_library = balance(torch.from_numpy(X), torch.from_numpy(Y))
-assert abs(share(cosines(X), cosines(Y)) - of_library) < 1e-3
+of_both = [torch.from_numpy(retrieval.unit(of_first[name])) for name in POOLINGS[:2]]
+S, T = (cosines(X.numpy()) for X in of_both)
+assert abs(share(S, T) - balance(*of_both)) < 1e-3
+
+Pairs = dict[str, tuple[np.ndarray, np.ndarray]]  # similarities by a trick, and by its counterpart
 
 
-def trials(of_texts, texts):
-    """By each trick alone and inside `adapt`: its similarities, (N, N), and its counterpart's."""
+def trials(of_texts: dict[str, np.ndarray], texts: list[str]) -> tuple[Pairs, Pairs]:
+    """Each trick alone and inside `adapt`, with its counterpart."""
     unit = retrieval.unit(of_texts["passages"])
-    ends = of_texts["counts"].cumsum()
-    passages = np.split(unit, ends[:-1])
+    passages = np.split(unit, of_texts["counts"].cumsum()[:-1])
     bm25 = retrieval.bm25(texts)([*range(len(texts))])
     lsa = LSA(len(texts) // 3).fit(texts)
     words = cosines(centred(lsa.embed(texts)))
@@ -630,7 +598,8 @@ def trials(of_texts, texts):
 from docemb_lib.evaluation.uncertainty import bootstrap_over_tasks, holm, paired_p_values
 
 
-def precisions(task, S):
+
+def precisions(task: Retrieval, S: np.ndarray) -> np.ndarray:
     """The average precision of each query."""
     return task.score(lambda rows: S[rows]).of_examples()
 
@@ -638,22 +607,20 @@ def precisions(task, S):
 rows = []
 for name, task in tasks.items():
     alone, inside = trials(vectors[name], task.texts())
-    compared = [("alone", *each) for each in alone.items()]
-    compared += [("inside", *each) for each in inside.items()]
-    for place, trick, pair in compared:
-        of_trick, of_counterpart = (precisions(task, S) for S in pair)
-        gain = of_trick - of_counterpart
-        interval = bootstrap_over_tasks([gain[None]])[:, 0]
+    compared = [("alone", trick, pair) for trick, pair in alone.items()]
+    compared += [("inside", trick, pair) for trick, pair in inside.items()]
+    for place, trick, (by_trick, by_counterpart) in compared:
+        gain = precisions(task, by_trick) - precisions(task, by_counterpart)
+        (difference,), (low,), (high,) = bootstrap_over_tasks([gain[None]])
         (p,) = paired_p_values(gain[None])
-        rows.append((trick, name, place, *interval, p))
+        rows.append((trick, name, place, difference, low, high, p))
 columns = ["trick", "collection", "place", "difference", "low", "high", "p"]
 tests = pd.DataFrame(rows, columns=columns)
 steps = ["beginning weighs more", "half whitened"]  # of `adapt` itself
 is_step = tests["trick"].isin(steps) & (tests["place"] == "inside")
 tests = tests[~is_step]
 tests["p"] = tests.groupby("place")["p"].transform(holm)
-direction = np.sign(tests["difference"])
-tests["shown"] = direction.where(tests["p"] < 0.05, 0)
+tests["shown"] = np.sign(tests["difference"]).where(tests["p"] < 0.05, 0)
 
 # %% [markdown]
 # Each trick is compared with its counterpart on the same queries. Holm's correction counts all tricks on all
@@ -667,7 +634,7 @@ COUNTERPARTS = {"fused with BM25": "BM25", "sketch beside LSA": "LSA"}
 VERDICTS = {1: "better", -1: "worse", 0: "not shown to differ"}
 
 
-def told(of_trick):
+def told(of_trick: pd.DataFrame) -> str:
     """Where a trick is shown to be better or worse, with differences."""
     clauses = []
     for shown, verdict in VERDICTS.items():
@@ -680,8 +647,7 @@ def told(of_trick):
 
 tricks = [trick for trick in ROWS if trick in set(tests["trick"])]
 for trick in tricks:
-    of_trick = tests[tests["trick"] == trick]
-    of_trick = dict(iter(of_trick.groupby("place")))
+    of_trick = dict(iter(tests[tests["trick"] == trick].groupby("place")))
     against = COUNTERPARTS.get(trick, "plain")
     print(LINES.fill(f"{trick}: against {against} {told(of_trick['alone'])}."))
     if "inside" in of_trick:
@@ -699,33 +665,28 @@ for trick in tricks:
 # ## What was found
 
 # %% tags=["picture"]
-COLOURS = {0: figures.GREY}
-COLOURS[1] = figures.PALETTE["positive"]
-COLOURS[-1] = figures.PALETTE["structural"]
+COLOURS = {1: figures.PALETTE["positive"], -1: figures.PALETTE["structural"], 0: figures.GREY}
 EDGE = 0.12  # differences beyond it stand at the edge
 
-height = 1 + 0.31 * len(tricks)
-shared = {"sharex": True, "sharey": True, "squeeze": False}
-axes = figures.axes(height, columns=len(tasks), **shared)
+size = (figures.WIDTH, 1 + 0.31 * len(tricks))
+figure, axes = plt.subplots(1, len(tasks), figsize=size, sharex=True, sharey=True, squeeze=False)
 for ax, name in zip(axes[0], tasks, strict=True):
     ax.axvline(0, color=figures.GREY, linewidth=0.8)
     ax.set_title(name)
-    of_collection = tests[tests["collection"] == name]
-    for row in of_collection.itertuples():
-        shift, marker = (0.2, "D") if row.place == "inside" else (-0.2, "o")
-        height = tricks.index(row.trick) + shift
+    for row in tests[tests["collection"] == name].itertuples():
+        inside = row.place == "inside"
+        height = tricks.index(row.trick) + (0.2 if inside else -0.2)
         colour = COLOURS[row.shown]
-        interval = np.clip([row.low, row.high], -EDGE, EDGE)
-        ax.plot(interval, [height, height], color=colour, linewidth=1)
+        low, point, high = np.clip([row.low, row.difference, row.high], -EDGE, EDGE)
+        ax.plot([low, high], [height, height], color=colour, linewidth=1)
         filling = colour if row.shown else "none"
+        marker = "D" if inside else "o"
         look = {"color": colour, "markerfacecolor": filling, "markersize": 3.5}
-        point = np.clip(row.difference, -EDGE, EDGE)
         ax.plot(point, height, marker, clip_on=False, **look)
 ax.set_yticks(range(len(tricks)), tricks)
-ax.set_xlim(-EDGE, EDGE)
-ax.set_xticks([-0.1, 0, 0.1])
+ax.set(xlim=(-EDGE, EDGE), xticks=[-0.1, 0, 0.1])
 ax.invert_yaxis()
-ax.figure.supxlabel("average precision minus that of the counterpart; circle: alone, diamond: inside adapt")
+figure.supxlabel("average precision minus that of the counterpart; circle: alone, diamond: inside adapt")
 plt.show()
 
 # %% [markdown]
@@ -740,8 +701,7 @@ for place, title in (("alone", "Alone"), ("inside", "Inside adapt")):
     order = [trick for trick in tricks if trick in set(of_place["trick"])]
     worst = shown.min()[order]
     best = shown.max()[order]
-    is_complete = shown.count()[order] == len(tasks)
-    everywhere = is_complete & (worst == 1)
+    everywhere = (worst == 1) & (shown.count()[order] == len(tasks))
     kinds = {
         "better on every collection": everywhere,
         "better on some and worse on none": (best == 1) & (worst >= 0) & ~everywhere,
@@ -751,10 +711,10 @@ for place, title in (("alone", "Alone"), ("inside", "Inside adapt")):
     clauses = [f"{title}, {(of_place['shown'] != 0).sum()} of {len(of_place)} differences are shown"]
     for kind, of in kinds.items():
         if of.any():
-            clauses.append(f"{kind}: {listed(of.index[of])}")
+            clauses.append(f"{kind}: {listed(list(of.index[of]))}")
     print(LINES.fill("; ".join(clauses) + "."))
-survivors = everywhere.index[everywhere]  # inside
-stands = listed(survivors) if len(survivors) else "no trick, so that its steps stand"
+survivors = [*everywhere.index[everywhere]]  # inside
+stands = listed(survivors) if survivors else "no trick, so that its steps stand"
 print(f"Better inside adapt on all {len(tasks)} collections: {stands}.")
 
 # %% [markdown]
