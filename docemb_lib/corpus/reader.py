@@ -38,6 +38,7 @@ NUL = "the text holds NUL bytes; in UTF-16 it needs --encoding utf-16-le"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LONGEST = 50_000_000  # characters of a document, which is held in memory several times
 WORD = re.compile(r"\w+")
+VISIBLE = re.compile(r"[^\s\u00ad\u200b-\u200f\u2060\ufeff]")
 # A word at the end of a line and its rest; a bound, because a text may be one word.
 CUT = re.compile(r"\b(\w{1,40})-\r?\n[ \t]*(\w{1,40})\b")
 ROW_INSIDE = re.compile(r"\n.*\t")  # of a value with a tab in its second line or later
@@ -62,7 +63,7 @@ class Reading:
         self.encoding = encoding
         try:
             "".encode(encoding or "utf-8")
-        except LookupError as error:
+        except (LookupError, ValueError) as error:
             raise InputError(f"encoding: {error}; give one of Python's, e.g. cp1252") from None
         self.bad: list[str] = []  # errors, the first `REPORTED`
         self.left_out: Counter[str] = Counter()  # numbers by kind
@@ -229,7 +230,7 @@ def first_row(file: Path, encoding: str | None) -> Row | None:
 
 def _check(document: Document, ids: Collection[str], row: Row) -> None:
     """Raise InputError for a blank or binary text, and for an id that is among `ids`."""
-    if not document.text.strip():
+    if not VISIBLE.search(document.text):
         raise row.bad("the text is blank; write one")
     if len(document.text) > LONGEST:
         raise row.bad(f"the text has more than {LONGEST:,} characters; cut it into documents")
@@ -260,7 +261,7 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
 
 def matches(path: Path | str) -> list[Path]:
     """Return the path itself where it exists, or else what it matches as a pattern."""
-    if Path(path).exists():
+    if os.path.exists(path):  # False for a name that is too long, too
         return [Path(path)]
     return sorted(map(Path, glob.glob(str(path), recursive=True)))
 
@@ -463,10 +464,12 @@ def lines_of(file: Path, encoding: str | None = None) -> Iterator[str]:
         gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream,
     ):
         start = stream.peek(64)[:64]
-        found = "utf-16" if start[:2] in UTF_16 else "utf-8-sig"
+        found = "utf-16" if start[:2] in UTF_16 else "utf-8"
         if b"\0" in start and found != "utf-16" and not encoding:
             raise InputError(f"{file}: {NUL}")
-        yield from io.TextIOWrapper(stream, encoding or found, newline="")
+        lines = io.TextIOWrapper(stream, encoding or found, newline="")
+        yield next(lines, "").removeprefix("\ufeff")
+        yield from lines
 
 
 @contextmanager
@@ -495,7 +498,7 @@ def text_of(row: Row, names: Sequence[str]) -> str:
     holds no string.
     """
     texts = []
-    for name in names:
+    for name in dict.fromkeys(names):
         value = row.get(name)
         if isinstance(value, list) and all(isinstance(part, str) for part in value):
             value = "\n\n".join(value)  # of paragraphs

@@ -88,6 +88,7 @@ def test_every_layout_gives_the_same_documents(tmp_path, name, content):
         ("folder/b.txt", b"na\0ve", r"b\.txt: the text holds NUL bytes; in UTF-16 it needs"),
         ("a.csv", "id,text\n1,a\n".encode("utf-16-le"), "holds NUL bytes; in UTF-16 it needs"),
         ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
+        ("folder/b.txt", "\u200b\ufeff \u2060".encode(), r"b\.txt: the text is blank"),
         (
             "folder/parts/0.parquet",
             b"",
@@ -106,15 +107,18 @@ def test_what_is_bad_is_named_with_its_place(tmp_path, name, content, message, r
     refused(rf"{given}[:,/].*{message}", read, given)
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "shift_jis", "utf-16-le"])
-def test_files_are_read_in_the_encoding_that_is_named(tmp_path, encoding, refused):
+@pytest.mark.parametrize("encoding", ["cp1252", "shift_jis", "utf-16-le", "utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_files_are_read_in_the_encoding_that_is_named(tmp_path, encoding, mark, refused):
+    mark = mark if encoding.startswith("utf") else ""
     text = "日本" if encoding == "shift_jis" else "“größer” – ja"
-    rows = f"id,text\n1,{text}\n".encode(encoding)
-    write_files(tmp_path, {"a.csv": rows, "folder/a.txt": text.encode(encoding)})
+    rows = f"{mark}id,text\n1,{text}\n".encode(encoding)
+    write_files(tmp_path, {"a.csv": rows, "folder/a.txt": (mark + text).encode(encoding)})
     places = [tmp_path / "a.csv", tmp_path / "folder"]
     assert [document.text for document in read(places, encoding=encoding)] == [text] * 2
     refused("a.txt: the file is not in ascii; name", read, places[1], encoding="ascii")
-    refused("encoding: unknown encoding: utf-9; give one of", read, places, encoding="utf-9")
+    for name in ("utf-9", "undefined"):
+        refused(f"encoding: .*{name}.*; give one of", read, places, encoding=name)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
@@ -161,7 +165,7 @@ def test_a_table_with_two_columns_of_one_name_is_not_read(tmp_path, refused):
 def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_path):
     rows = [{"title": "One", "body": "two"}, {"title": None, "body": "three"}]
     file = write_rows(tmp_path / "a.jsonl", rows)
-    texts = [document.text for document in read(file, text_field=["title", "body"])]
+    texts = [document.text for document in read(file, text_field=["title", "body", "title"])]
     assert texts == ["One\n\ntwo", "three"]
 
 
