@@ -27,6 +27,7 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
+LONGEST = 200  # characters of a hub id, with a margin
 # How long an answer of the hub may take.
 HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))
 SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE switches it off"
@@ -34,10 +35,11 @@ SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE s
 
 def resolve(name: str) -> str:
     """The folder or hub id to load a model from. Raises InputError for a damaged package."""
-    if not name.strip():
-        raise InputError("MODEL: the name of the model is empty; give a folder or a hub id")
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # False for a name that is too long, too
         return str(Path(name))
+    if not 0 < len(name.strip()) < LONGEST:
+        problem = f"the name of the model is empty or too long ({name:.40})"
+        raise InputError(f"MODEL: {problem}; give a folder or a hub id")
     return _packaged_folder(name) if name in PACKAGED else name
 
 

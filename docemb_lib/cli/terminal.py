@@ -83,7 +83,7 @@ def written_whole(out: Path) -> Iterator[Path]:
     What a killed command has left in that folder is removed. Raises InputError at once where
     something is in the place of `out`, nothing can be written there, or another process writes it.
     """
-    if out.exists():
+    if os.path.exists(out):  # False for a name that is too long, too
         raise InputError(f"-o {out}: this exists already; name a new file or folder")
     folder = out.with_name(f".{out.name}.partial")
     written = folder / out.name

@@ -12,6 +12,7 @@ from conftest import docemb, write_files
 from docemb_lib.cli.terminal import written_whole
 
 ROW = b'{"id": "1", "text": "one"}\n'
+LONG = "n" * 300  # no file has such a name
 CASES = [
     ("embed m in.jsonl -o file/out.npy", "-o file/out.npy: nothing can be written there, or"),
     ("embed m in.jsonl -o /proc/none/out.npy", "-o /proc/none/out.npy: nothing can be written"),
@@ -20,6 +21,9 @@ CASES = [
     ("adapt m in.jsonl -o dangling/out", "-o dangling/out: nothing can be written there, or"),
     ("embed m '' -o out.npy", "INPUT: the argument is empty"),
     ("embed '' in.jsonl -o out.npy", "MODEL: the name of the model is empty"),
+    (f"embed {LONG} in.jsonl -o out.npy", "MODEL: the name of the model is empty or too long"),
+    (f"embed m {LONG} -o out.npy", "n does not exist; name a folder of"),
+    (f"embed m in.jsonl -o {LONG}.npy", "n.npy: nothing can be written there, or"),
 ]
 
 
