@@ -437,7 +437,7 @@ def evaluate(
         ),
     ] = None,
     links: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="A table of two ids a line: a document, and one that it should find."),
     ] = None,
     scored: Annotated[
@@ -475,16 +475,19 @@ def evaluate(
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
+    if profile != "tiny" if texts or links else scored or how != DEFAULTS:
+        problem = "--scored, --encoding and others say how --texts and --links are read"
+        raise InputError(f"{problem}, which stand in place of --profile; give one of both")
     if texts or links:
         kind = "scored-pairs" if scored else "retrieval"
         loaded = Profile.of_links(given_path(texts or "", "--texts"), links, kind=kind, **how)
     else:
         loaded = Profile.load(profile)
     chosen = loaded.with_tasks(task, source="--task") if task else loaded
+    forms = forms_at(model)
     with kept_beside(Path(model)):
         run = Run(EVALUATION.name, chosen)
         run.scorer.check()
-        forms = forms_at(model)
         labels = {row.label for row in forms.models}  # a model may be a reference, too
         found = [] if alone else references_of(run, loaded)
         references = [row for row in found if row.label not in labels]

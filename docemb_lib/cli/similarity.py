@@ -1,7 +1,7 @@
 """What `docemb search` and `docemb explain` read and print."""
 
+import os
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from textwrap import fill, indent, shorten
@@ -11,7 +11,7 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.terminal import console
-from docemb_lib.corpus.reader import FORMATS, TEXTS, lines_of, well_formed
+from docemb_lib.corpus.reader import FORMATS, TEXTS, file_format, lines_of, well_formed
 from docemb_lib.student.embeddings_file import EmbeddingsFile, passage_cosines
 
 short = partial(shorten, width=160, placeholder=" …")  # of a passage
@@ -20,17 +20,18 @@ short = partial(shorten, width=160, placeholder=" …")  # of a passage
 def given_text(argument: str) -> str:
     """Return the text of a file of this name, or the argument itself.
 
-    Raises InputError for a blank text and for the name of a file that is not there.
+    Raises InputError for a blank text, a folder, a data file, and the name of a file that is not
+    there.
     """
     text = well_formed(argument)
     is_name = len(text.split()) == 1 and "/" in text
-    with suppress(OSError):  # a text may be too long for a name
-        if Path(argument).is_file():
-            text = "".join(lines_of(Path(argument)))
-        elif is_name or text.endswith((*TEXTS, *FORMATS)):
-            raise InputError(
-                f"{argument}: there is no such file; correct it, or give several words"
-            )
+    if os.path.isdir(argument) or (os.path.isfile(argument) and file_format(Path(argument))):
+        mend = "give a text file, or several words"
+        raise InputError(f"{argument}: this is a folder or a data file; {mend}")
+    if os.path.isfile(argument):  # False for a text that is too long for a name
+        text = "".join(lines_of(Path(argument)))
+    elif is_name or text.endswith((*TEXTS, *FORMATS)):
+        raise InputError(f"{argument}: there is no such file; correct it, or give several words")
     if not text.strip():
         raise InputError(f"{argument!r}: the text is blank; give a text, or a file with one")
     return text

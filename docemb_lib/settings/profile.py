@@ -144,7 +144,7 @@ class Profile(sections.Section):
         return profile
 
     @classmethod
-    def of_links(cls, texts: Path, links: Path | None, **fields: object) -> Self:
+    def of_links(cls, texts: Path, links: str | None, **fields: object) -> Self:
         """The profile of one task, retrieval if `fields` have no other kind.
 
         All links are for test. Raises InputError for a wrong value.
@@ -153,7 +153,7 @@ class Profile(sections.Section):
         of `OwnTask`.
         """
         encoder = {"model": "all-MiniLM-L6-v2", "max_tokens": 256}
-        relevance = links and {"test": links}
+        relevance = {"test": links} if links else None
         task = {"name": "links", "kind": "retrieval", "path": texts, "relevance": relevance}
         raw = {
             "name": "links",

@@ -107,9 +107,12 @@ def test_ten_hits_fit_a_screen(monkeypatch):
         (["texts/nowhere.rst"], "nowhere.rst: there is no such file"),
         (["my nowhere.md"], "my nowhere.md: there is no such file"),
         ([" "], "the text is blank"),
+        (["texts"], "texts: this is a folder or a data file; give a text file, or several"),
+        (["e.parquet"], "e.parquet: this is a folder or a data file"),
     ],
 )
-def test_search_refuses_a_query_that_is_none(folder, arguments, message):
+def test_search_refuses_a_query_that_is_none(folder, arguments, message, monkeypatch):
+    monkeypatch.chdir(folder)
     done = docemb("search", folder / "student", folder / "e.parquet", *arguments)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 

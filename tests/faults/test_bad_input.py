@@ -45,6 +45,13 @@ COMMANDS = [
     ("adapt all-MiniLM-L6 x.jsonl -o o", {"x.jsonl": b"{"}, "did you mean all-MiniLM-L6-v2"),
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"),
     ("train --profile small -p lam=0.1 -p lam=0.2", {}, "-p lam=0.2: write NAME=VALUE, each"),
+    ("evaluate m --profile small --scored", {}, "--texts and --links .* in place of --profile"),
+    ("evaluate m --profile small --texts t --links l", {}, "in place of --profile; give one"),
+    (
+        "evaluate gone --texts t.jsonl --links l.tsv",
+        {"t.jsonl": [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}], "l.tsv": b"1\t2\n"},
+        "gone: there is no such folder",
+    ),
     ("evaluate params --profile small --task halfs", {}, "no task 'halfs'; known are package"),
     (
         "embed m in.jsonl -o out.npy",
