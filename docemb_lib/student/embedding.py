@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import MOST_THREADS, side_by_side, uses_bf16
+from docemb_lib.base.pretrained import one_line
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.packed.packing import PackedBatch, pack, token_batches
@@ -155,11 +156,12 @@ def _replicas(encoder: Encoder, devices: Devices) -> Iterator[list[Encoder]]:
     encoder.eval()
     try:
         replicas: list[Encoder] = []
-        for device in [devices] if isinstance(devices, str) else devices or [encoder.device]:
-            if encoder not in replicas and torch.device(device) == encoder.device:
-                replicas.append(encoder)
-            else:
-                replicas.append(copy.deepcopy(encoder).to(device))
+        for device in [devices] if isinstance(devices, str | int) else devices or [encoder.device]:
+            with one_line("devices", f"{device} cannot be used", "give cpu, or one that is here"):
+                if encoder not in replicas and torch.device(device) == encoder.device:
+                    replicas.append(encoder)
+                else:
+                    replicas.append(copy.deepcopy(encoder).to(device))
         yield replicas
     finally:
         encoder.train(was_training)

@@ -170,8 +170,8 @@ class Student(Encoder):
         half of words out, so that the folder holds no code unless `pooling` is "lead" or the
         student was an MPNet.
         """
-        if not str(folder):
-            raise InputError("folder: the name is empty; name one")
+        if not str(folder) or Path(folder).is_file():
+            raise InputError(f"folder: {str(folder)!r} is empty or a file; name a folder")
         half = self.words if words else None
         export.write_folder(self, half, Path(folder), card)
 
@@ -197,7 +197,11 @@ class Student(Encoder):
         # Documents that give mean and map: with 384 dimensions, 1,000 were no better on validation
         # splits, 300 were worse.
         count = max(512, round(4 / 3 * self.dim))
-        self.words = words.fit_words(embed, texts, dim=dim, weight=weight, count=count)
+        half = words.fit_words(embed, texts, dim=dim, weight=weight, count=count)
+        width = len(half.meaning_mean)
+        if width != self.dim:
+            raise InputError(f"embed: its rows have {width} numbers; give {self.dim}")
+        self.words = half
 
     def without_words(self) -> Student:
         """Return the student without its half of words; both share the encoder."""

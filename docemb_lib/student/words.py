@@ -74,6 +74,9 @@ def fit_words(
         raise InputError(f"{problem}; use more documents, or some with other words")
 
     X = torch.from_numpy(np.asarray(embed(sample), dtype=np.float32))  # (N, D)
+    if len(X) != len(sample) or not X.isfinite().all():
+        problem = f"it gives {len(X)} rows for {len(sample)} texts, or numbers that are not finite"
+        raise InputError(f"embed: {problem}; give finite rows, one for each")
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),
         "words_mean": words.mean(dim=0),

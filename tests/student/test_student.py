@@ -121,7 +121,9 @@ def test_arguments_that_are_no_numbers_are_refused(make_student, refused, tmp_pa
     texts = ["one word", "another word", "two words"] * 3
     refused("dim: got 16.0", student.adapt, texts, dim=16.0)
     refused("passages: got '64'", student.embed_documents, texts, passages="64")
-    refused("the name is empty", student.save, "")
+    refused("folder: '' is empty or a file; name a", student.save, "")
+    for devices in ("gpu", ["cuda:99"], 99):
+        refused("devices: .* cannot be used", student.embed, texts, devices=devices)
     np.testing.assert_array_equal(student.embed(texts, devices="cpu"), student.embed(texts))
 
 

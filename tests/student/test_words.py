@@ -76,6 +76,17 @@ def test_a_folder_says_whether_the_weight_was_given(make_student, tmp_path):
         assert ("chosen by hand." in (tmp_path / "README.md").read_text()) == (weight is not None)
 
 
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [((3, 16), "gives 3 rows for 40 texts"), ((40, 5), "rows have 5 numbers; give 16")],
+)
+def test_embeddings_of_another_shape_fit_no_student(make_student, shape, said, refused):
+    student = make_student(windows=[8])
+    X = np.random.default_rng(0).normal(size=shape)
+    refused(f"embed: .*{said}", student.adapt, collection(), dim=6, embed=lambda _: X)
+    assert student.words is None
+
+
 def test_the_half_of_words_reads_on_where_the_tokens_end(make_student):
     student = make_student(windows=[8], max_tokens=16)
     texts = collection()
