@@ -152,7 +152,7 @@ def frame(notebook: str | None = None, *, failed: bool = False) -> pd.DataFrame:
         >>> records.frame("05_weighting")[["label", "lam", "validation"]]
     """
     rows = []
-    for record in all_records(None if notebook is None else notebook_named(str(notebook))):
+    for record in all_records(None if notebook is None else notebook_named(notebook)):
         if failed or record.status == "done":
             rows.append(row_of(record, with_error=failed))
     return pd.DataFrame(rows)

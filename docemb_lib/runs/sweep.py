@@ -197,8 +197,8 @@ def execute_plan(
         raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
     if scheduler is not None and not scheduler.strip():
         raise InputError("scheduler: the argument is empty; name an address or a file")
-    if workers is not None and workers < 1:
-        raise InputError(f"workers: got {workers}; give 1 or more")
+    if workers is not None and not (isinstance(workers, int) and workers >= 1):
+        raise InputError(f"workers: got {workers!r}; give 1 or more")
     planned = runs_of(steps)
     missing = {*missing_runs(planned)}
     side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)

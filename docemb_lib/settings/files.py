@@ -74,13 +74,14 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
 
     Raises InputError where there is no such file; `kind` says there what the file holds.
     """
-    if str(name) in known:
-        return known[str(name)]
+    name = str(name)
+    if name in known:
+        return known[name]
     for candidate in (Path(name), find_root() / name):
         if candidate.suffix in {".yaml", ".yml"} and candidate.is_file():
             return candidate.resolve()
-    mend = f"{nearest(str(name), sorted(known))}; give one of these, or the path of a .yaml file"
-    raise InputError(f"{kind} {str(name)!r} is unknown{mend}")
+    mend = f"{nearest(name, sorted(known))}; give one of these, or the path of a .yaml file"
+    raise InputError(f"{kind} {name!r} is unknown{mend}")
 
 
 def read_yaml(path: Path) -> Any:

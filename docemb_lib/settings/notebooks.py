@@ -103,6 +103,7 @@ def notebook_named(name: str, *, source: str = "") -> str:
 
     Raises InputError unless there is exactly one; `source` begins the line of this error.
     """
+    name = str(name)
     start = name and name.zfill(2)
     names = [notebook for notebook in REGISTRY if notebook.startswith(start)]
     if len(names) != 1:

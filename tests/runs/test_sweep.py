@@ -191,7 +191,8 @@ def test_all_runs_are_checked_before_the_first_kernel_starts(
     monkeypatch.setattr(Scorer, "check", check)
     said = r"^05_weighting \(S\+PV masked, .*12 docs\): its files are gone"
     refused(said, sweeps.execute_plan, plan)
-    refused("workers: got 0; give 1 or more", sweeps.execute_plan, plan, workers=0)
+    for workers in (0, "2"):
+        refused(f"got {workers!r}; give 1 or more", sweeps.execute_plan, plan, workers=workers)
     refused("has its own; leave workers out", sweeps.execute_plan, plan, workers=1, scheduler="a")
     assert distributed == []
 

@@ -19,7 +19,7 @@ def test_a_notebook_that_makes_no_run_is_refused_with_the_way_to_execute_it(refu
     refused("make no run of a profile: open them in JupyterLab", notebooks.notebook_named, name)
 
 
-@pytest.mark.parametrize("name", ["03", "3", "03_structural"])
+@pytest.mark.parametrize("name", ["03", "3", 3, "03_structural"])
 def test_a_notebook_is_known_by_its_number_with_and_without_the_zero(name):
     assert notebooks.notebook_named(name) == "03_structural"
 

@@ -147,6 +147,11 @@ def test_parameters_of_a_notebook_replace_those_of_all_and_given_ones_replace_bo
     assert load(text, documents=9).for_notebook("06_evaluation").parameters.documents == 9
 
 
+@pytest.mark.parametrize("name", [5, None, "tyni"])
+def test_what_is_no_name_of_a_profile_is_refused(workspace_root, refused, name):
+    refused(f"profile '{name}' is unknown", Profile.load, name)
+
+
 def test_an_unknown_parameter_of_a_notebook_is_refused(load, refused):
     message = "p.yaml: .*02_paragraph_vector: unknown parameter 'lam'"
     refused(message, load, "notebooks: {02_paragraph_vector: {lam: 0.3}}")
