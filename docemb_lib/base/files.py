@@ -67,6 +67,15 @@ def read_json(file: Path, mend: str) -> Any:
         raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
 
 
+def known_encoding(name: str) -> str:
+    """The name of an encoding. Raises InputError for an unknown one."""
+    try:
+        "".encode(name)
+    except (LookupError, ValueError) as error:
+        raise InputError(f"encoding: {error}; give one of Python's, e.g. cp1252") from None
+    return name
+
+
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
     """Raise InputError in place of any error while the disk of a folder is full.

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib.base.errors import InputError, as_line, repeated
-from docemb_lib.base.files import warn_once
+from docemb_lib.base.files import known_encoding, warn_once
 from docemb_lib.corpus.document import Document
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -60,11 +60,7 @@ class Reading:
 
     def __init__(self, *, skip_bad: bool = False, encoding: str | None = None) -> None:
         self.skip_bad = skip_bad
-        self.encoding = encoding
-        try:
-            "".encode(encoding or "utf-8")
-        except (LookupError, ValueError) as error:
-            raise InputError(f"encoding: {error}; give one of Python's, e.g. cp1252") from None
+        self.encoding = encoding and known_encoding(encoding)
         self.bad: list[str] = []  # errors, the first `REPORTED`
         self.left_out: Counter[str] = Counter()  # numbers by kind
 
@@ -468,7 +464,7 @@ def lines_of(file: Path, encoding: str | None = None) -> Iterator[str]:
         if b"\0" in start and found != "utf-16" and not encoding:
             raise InputError(f"{file}: {NUL}")
         lines = io.TextIOWrapper(stream, encoding or found, newline="")
-        yield next(lines, "").removeprefix("\ufeff")
+        yield next(lines, "").lstrip("\ufeff")
         yield from lines
 
 

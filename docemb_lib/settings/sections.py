@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from docemb_lib.base.errors import InputError, nearest, repeated
+from docemb_lib.base.files import known_encoding
 from docemb_lib.settings.projections import WIDEST, parse_projection
 
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
@@ -127,6 +128,7 @@ NotNegative = Annotated[Float, Field(ge=0)]
 Share = Annotated[Float, Field(ge=0, lt=1)]
 MinCount = Count | Literal["10%"]
 Names = Annotated[list[str], Field(min_length=1)]
+Encoding = Annotated[str, AfterValidator(known_encoding)]
 TextFields = str | Names
 
 
@@ -171,7 +173,7 @@ class TextSource(Section):
     # the row where there is none
     id_field: str | None = None
     skip_bad: bool = False  # local: leave out files and rows that cannot be read, and say so
-    encoding: str | None = None  # of local files; None: UTF-8, or UTF-16 where its mark stands
+    encoding: Encoding | None = None  # of local files; None: UTF-8, or UTF-16 where its mark stands
     datasets: list[HubDataset] = []  # hub: equal shares of each
     # Maximum; None: all. For a hub None must be written: all documents of the first data set, and
     # as many of each other one
@@ -414,7 +416,7 @@ class OwnTask(Section):
     seed: Seed = 0  # of this draw
     id_field: str | None = None  # the field of a document's id; None: as of a corpus
     skip_bad: bool = False  # leave out rows that cannot be read, and say so
-    encoding: str | None = None  # of the files, as of a corpus
+    encoding: Encoding | None = None  # of the files, as of a corpus
     # retrieval: a file of queries that are no documents; None: documents are the queries
     queries: Path | None = None
     # retrieval: pairs of ids, a document or query and a document to be found; None: `path` is a

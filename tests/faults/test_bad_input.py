@@ -20,6 +20,7 @@ PROFILES = [
     ("parameters: {seed: 4294967296}", "parameters.seed: .*less than 4294967296, got 4294967296"),
     ("parameters: {student_projection: 100000000}", "'100000000' is not a block; write a width"),
     # names
+    ("corpus: {encoding: utf-9}", "corpus.encoding: encoding: unknown encoding: utf-9; give"),
     ("corpus: {source: local, path: ''}", "corpus.path: the path is empty; name a file"),
     ("student: {model: ./missing}", "params/missing: there is no such folder"),
     ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
