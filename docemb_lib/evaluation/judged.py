@@ -25,8 +25,8 @@ from docemb_lib.corpus.reader import (
     Reading,
     clean,
     field_in,
-    first_row,
     local_documents,
+    read_rows,
     read_table,
 )
 from docemb_lib.evaluation.readers import NO_SPLIT, files_by_split, split_named
@@ -156,8 +156,8 @@ def _texts(file: Path, settings: OwnTask, *, titled: bool) -> dict[str, str]:
     """Return the documents or queries of a file by id. titled: joins a title with the text."""
     fields = settings.text_field
     if titled and isinstance(fields, str):
-        first = first_row(file, settings.encoding)
-        if first and field_in(first.fields, TITLE):
+        rows = read_rows(file, Reading(skip_bad=True, encoding=settings.encoding))
+        if any(field_in(row.fields, TITLE) for row in rows):
             fields = [TITLE, fields]
     documents = local_documents(
         file,

@@ -78,7 +78,7 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
     if name in known:
         return known[name]
     for candidate in (Path(name), find_root() / name):
-        if candidate.suffix in {".yaml", ".yml"} and candidate.is_file():
+        if candidate.suffix in {".yaml", ".yml"} and os.path.isfile(candidate):
             return candidate.resolve()
     mend = f"{nearest(name, sorted(known))}; give one of these, or the path of a .yaml file"
     raise InputError(f"{kind} {name!r} is unknown{mend}")

@@ -63,8 +63,8 @@ def fit_words(
         raise InputError(f"weight: got {weight!r}; give a number from 0 to 1")
     if dim is None:
         dim = max(LEAST_DIM, directions(len(texts), MOST_DIM))
-    if not isinstance(dim, Integral) or dim < 1:
-        raise InputError(f"dim: got {dim!r}; give a whole number from 1 on")
+    if not isinstance(dim, Integral) or not 1 <= dim < 2**31:
+        raise InputError(f"dim: got {dim!r}; give a whole number from 1 to that of documents")
     lsa = LSA(dim).fit(texts)
     # By their hashes, so that the order of the collection decides nothing.
     sample = sorted(texts, key=hash_of)[:count]

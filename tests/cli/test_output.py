@@ -23,6 +23,7 @@ CASES = [
     ("embed '' in.jsonl -o out.npy", "MODEL: the name of the model is empty"),
     (f"embed {LONG} in.jsonl -o out.npy", "MODEL: the name of the model is empty or too long"),
     (f"embed m {LONG} -o out.npy", "n does not exist; name a folder of"),
+    (f"run --profile {LONG}.yaml", "n.yaml' is unknown"),
     (f"embed m in.jsonl -o {LONG}.npy", "n.npy: nothing can be written there, or"),
 ]
 

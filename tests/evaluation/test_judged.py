@@ -71,6 +71,14 @@ def test_a_query_that_is_a_document_is_not_among_its_own_hits(tmp_path, text):
         ({"qrels/test.tsv": QRELS}, "corpus.jsonl does not exist; name"),
         ({"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}, "there is no qrels/test.tsv in it"),
         (
+            {
+                "corpus.jsonl": b'{"_id": "c0", "text": "a"}\n{"_id": "c1", "title": "b"}',
+                "queries.jsonl": QUERIES,
+                "qrels/test.tsv": QRELS,
+            },
+            "corpus.jsonl, row 1: the field 'title' must hold a text .*, but it is missing",
+        ),
+        (
             {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels/test.tsv": "1\t2\n"},
             r"split test: no query has a rel.*; 1 ids of links are in no text \('2'; .* like 'c1'",
         ),

@@ -180,7 +180,8 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     [
         (collection(), {"dim": 64}, "LSA;64: 40 documents are too few; use more documents, or"),
         (["one"] * 9, {"dim": 4}, "only 1 words, .* occur in 2 documents"),
-        (collection(), {"dim": 0}, "dim: got 0; give a whole number from 1 on"),
+        (collection(), {"dim": 0}, "dim: got 0; give a whole number from 1 to"),
+        (collection(), {"dim": 10**30}, "dim: got 1000.*; give a whole number from 1 to"),
         (collection(), {"dim": 4, "weight": 1.5}, "weight: got 1.5; give a number from 0 to 1"),
         ([], {"dim": 4}, "0 documents are too few"),
         (["the same six words in all"] * 20, {"dim": 4}, "all 20 documents have the same words"),
