@@ -475,10 +475,11 @@ def evaluate(
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
-    if profile != "tiny" if texts or links else scored or how != DEFAULTS:
+    of_files = bool(texts or links)
+    if (of_files and profile != "tiny") or (not of_files and (scored or how != DEFAULTS)):
         problem = "--scored, --encoding and others say how --texts and --links are read"
         raise InputError(f"{problem}, which stand in place of --profile; give one of both")
-    if texts or links:
+    if of_files:
         kind = "scored-pairs" if scored else "retrieval"
         loaded = Profile.of_links(given_path(texts or "", "--texts"), links, kind=kind, **how)
     else:
