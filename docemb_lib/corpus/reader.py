@@ -477,8 +477,8 @@ def _whole(file: Path, encoding: str | None = None) -> Iterator[None]:
         raise
     except UnicodeError as error:
         mend = (
-            "name its encoding (--encoding; encoding in a profile), cp1252 in Western Europe, or "
-            "unpack it if it is compressed"
+            "save it in UTF-8, name its encoding (--encoding; encoding in a profile), cp1252 in "
+            "Western Europe, or unpack it"
         )
         raise InputError(f"{file}: the file is not in {encoding or 'UTF-8'}; {mend}") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:

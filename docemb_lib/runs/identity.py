@@ -16,7 +16,7 @@ from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.store import VERSION, installed_versions
 from docemb_lib.settings.files import Sources, load_class, sources_of
 from docemb_lib.settings.labels import student_name, typeset
-from docemb_lib.settings.notebooks import REGISTRY, Notebook
+from docemb_lib.settings.notebooks import REGISTRY, Notebook, notebook_named
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
@@ -42,10 +42,13 @@ IN_ASCII = str.maketrans(
 
 
 class RunIdentity:
-    """One run of one notebook: the notebook, and a profile with the parameters of the run."""
+    """One run of one notebook: the notebook, and a profile with the parameters of the run.
+
+    Raises InputError for an unknown notebook.
+    """
 
     def __init__(self, notebook: str, profile: Profile) -> None:
-        self.notebook = notebook
+        self.notebook = notebook_named(notebook)
         self.profile = profile
 
     @classmethod

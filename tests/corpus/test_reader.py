@@ -71,7 +71,7 @@ def test_every_layout_gives_the_same_documents(tmp_path, name, content):
     [
         ("a.csv", b'id,text\n1,"a" b\n', r"row 1: there is broken quoting up to line 2"),
         ("a.csv", b"id,text\n1,a\n2\n", r"row 2: the row must have 2 values \(id, text\)"),
-        ("a.csv", "id,text\n1,\u00e4\n".encode("latin-1"), "not in UTF-8; name its encoding"),
+        ("a.csv", "id,text\n1,\u00e4\n".encode("latin-1"), "not in UTF-8; save it"),
         ("a.jsonl", b'{"text": "a", "text": "b"}', r"JSON \(the field 'text' is there twice"),
         ("a.jsonl", b'{"text": "a"}\n{"text"}\n', r"row 2: this is not JSON \(.*\); write an"),
         ("a.json", b'[\n{"text": "a"},\n]', r"row 1: this is not JSON"),
@@ -116,7 +116,7 @@ def test_files_are_read_in_the_encoding_that_is_named(tmp_path, encoding, mark, 
     write_files(tmp_path, {"a.csv": rows, "folder/a.txt": (mark + text).encode(encoding)})
     places = [tmp_path / "a.csv", tmp_path / "folder"]
     assert [document.text for document in read(places, encoding=encoding)] == [text] * 2
-    refused("a.txt: the file is not in ascii; name", read, places[1], encoding="ascii")
+    refused("a.txt: the file is not in ascii; save", read, places[1], encoding="ascii")
     for name in ("utf-9", "undefined"):
         refused(f"encoding: .*{name}.*; give one of", read, places, encoding=name)
 

@@ -12,6 +12,7 @@ from docemb_lib.runs.execution import NOTEBOOK, record_of
 from docemb_lib.runs.kinds import Identity, Kind
 from docemb_lib.runs.models import StudentForms, scored_model
 from docemb_lib.runs.run import Run, begin
+from docemb_lib.settings.profile import Profile
 
 
 def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root):
@@ -38,6 +39,7 @@ def test_what_does_not_fit_is_refused_before_any_work(
     workspace_root, refused, notebook, given, said
 ):
     refused(said, begin, notebook, {"profile": "small", **given})
+    refused("notebook '08_more' is unknown", Run, "08_more", Profile.load("small"))
     assert not (workspace_root / "outputs").exists()
 
 
