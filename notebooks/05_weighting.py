@@ -407,7 +407,7 @@ widgets.weighting_explorer(of_students)
 # documents.
 
 # %%
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 from docemb_lib.evaluation.probes import spread
 from docemb_lib.runs.kinds import Kind
@@ -445,15 +445,13 @@ along = reading[reading.index.isin(lams)]
 along = along[along["mean"] > floor].sort_values("ending")
 blue = figures.PALETTE["student"]
 ax.plot(along["ending"], along["mean"], color=blue, linewidth=0.7)
-for row in reading.itertuples():
+for row, marker in zip(reading.itertuples(), cycle("osD^vP*X<>"), strict=False):
     color = figures.colour_of(kinds[row.Index])
     height = max(row.mean, floor)
     label = row.Index if height == row.mean else f"{row.Index}: {row.mean:.2f} ↓"
     ax.hlines(height, row.low, row.high, color=color, alpha=0.4)
-    ax.plot(row.ending, height, "o", color=color)
-    place = {"xytext": (0, 3), "textcoords": "offset points"}
-    place["ha"] = "right" if row.ending > 1 else "left"
-    ax.annotate(f" {label} ", (row.ending, height), color=color, **place)
+    ax.plot(row.ending, height, marker, color=color, label=label)
+ax.legend(**figures.BESIDE)
 ax.axvline(1, color=figures.GREY, linestyle=":")
 ax.set_xscale("symlog", linthresh=0.02)
 ax.set_xticks([0, 0.01, 0.1, 1], ["0", ".01", ".1", "1"])
