@@ -22,13 +22,13 @@
 # here. Each is defined in a cell, with its source, its cost and one reason why it should help, and most stand twice in
 # the figure at the end: *alone*, against what it would replace, and *inside* `docemb adapt`, in the place of the step
 # that it would replace there. The encoder reads each document up to four times; everything else is arithmetic on
-# vectors. All of it takes up to ten minutes on two cores.
+# vectors. All of it takes about five minutes on two cores.
 
 # %% tags=["parameters"]
 encoder = "all-MiniLM-L6-v2"  # a short encoder: a folder or a hub id
 packages = {"arrays": "numpy, scipy", "learning": "sklearn, pandas"}  # collections: the documentation of some packages
 collections = {}  # further ones, {name: [a folder or data file of texts, a file with two ids a line]}
-documents = 150  # most documents of a collection, drawn at random with those that they refer to
+documents = 300  # most documents of a collection, drawn at random with those that they refer to
 max_tokens = 1024  # most tokens of a document that are read
 temperature = 0.8  # of the softmax in each attention; 1 changes nothing
 reread = None  # the collections that are read with a temperature and stretched positions, too; None: all
