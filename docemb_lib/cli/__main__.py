@@ -416,7 +416,8 @@ def audit(
         sys.stdout.write(counts.to_csv(index_label="id"))
         return
     most = counts.query("changed > 0").nlargest(20, "changed").index
-    unread, words = counts["unread"], counts["words"].sum()
+    unread = counts["unread"]
+    words = counts["words"].sum()
     console.print(
         f"{(unread > 0).sum()} of {len(counts)} documents are longer than {model} reads: "
         f"{unread.sum():,} of {words:,} words ({unread.sum() / words:.0%}) never reach it. If it "

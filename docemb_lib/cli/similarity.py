@@ -25,10 +25,11 @@ def given_text(argument: str) -> str:
     """
     text = well_formed(argument)
     is_name = len(text.split()) == 1 and "/" in text
-    if os.path.isdir(argument) or (os.path.isfile(argument) and file_format(Path(argument))):
+    is_file = os.path.isfile(argument)  # False for a text that is too long for a name
+    if os.path.isdir(argument) or (is_file and file_format(Path(argument))):
         mend = "give a text file, or several words"
         raise InputError(f"{argument}: this is a folder or a data file; {mend}")
-    if os.path.isfile(argument):  # False for a text that is too long for a name
+    if is_file:
         text = "".join(lines_of(Path(argument)))
     elif is_name or text.endswith((*TEXTS, *FORMATS)):
         raise InputError(f"{argument}: there is no such file; correct it, or give several words")

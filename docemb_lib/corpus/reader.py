@@ -211,17 +211,12 @@ def _id_fields(file: Path, id_field: str | None, encoding: str | None) -> Sequen
     """Return the fields of which one holds the ids; [] where numbers of rows are the ids."""
     if id_field is not None:
         return [id_field]
-    first = first_row(file, encoding)
+    first = next(read_rows(file, Reading(skip_bad=True, encoding=encoding)), None)
     if first is None or first.get(*IDS) is not None:
         return IDS
     message = "%s: the first row has no id (%s); the numbers of the rows are the ids"
     warn_once(message, as_line(file), ", ".join(IDS))
     return []
-
-
-def first_row(file: Path, encoding: str | None) -> Row | None:
-    """Return the first row of a data file that is not malformed."""
-    return next(read_rows(file, Reading(skip_bad=True, encoding=encoding)), None)
 
 
 def _check(document: Document, ids: Collection[str], row: Row) -> None:

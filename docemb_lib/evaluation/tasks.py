@@ -529,15 +529,14 @@ def warn_of_problems(task: Task) -> None:
         examples = texts_of_examples(data)
         problems = {"have no text": ["" in map(str.strip, texts) for texts in examples]}
         if isinstance(task, HeadTask):
+            keys = [*map(frozenset, examples)]
             classes: dict[frozenset[str], set[object]] = {}
-            for texts, label in zip(examples, task.splits[split].labels, strict=True):
-                classes.setdefault(frozenset(texts), set()).add(label)
-            several = [len(classes[frozenset(texts)]) > 1 for texts in examples]
-            problems["are there with another class, too"] = several
-        if isinstance(task, HeadTask) and split != "train":
-            train = set(map(frozenset, texts_of_examples(task.splits["train"])))
-            leaked = [frozenset(texts) in train for texts in examples]
-            problems["are also in train (leakage)"] = leaked
+            for key, label in zip(keys, task.splits[split].labels, strict=True):
+                classes.setdefault(key, set()).add(label)
+            problems["are there with another class, too"] = [len(classes[key]) > 1 for key in keys]
+            if split != "train":
+                train = set(map(frozenset, texts_of_examples(task.splits["train"])))
+                problems["are also in train (leakage)"] = [key in train for key in keys]
         for problem, has_it in problems.items():
             if any(has_it):
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"

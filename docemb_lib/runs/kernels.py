@@ -161,9 +161,9 @@ def _put_answer_first(notebook: NotebookNode) -> None:
     if not text:
         return
     answer = nbformat.v4.new_markdown_cell(f"**What was found**\n\n{text}")
-    for picture, below in pairwise(notebook.cells):
-        outputs = picture.outputs if picture in tagged(notebook, "picture") else []
-        for output in outputs:
+    for cell, below in pairwise(notebook.cells):
+        is_picture = "picture" in cell.metadata.get("tags", ())
+        for output in cell.outputs if is_picture else ():
             if "image/png" in output.get("data", {}):
                 caption = below.source.partition("\n\n")[0]
                 answer.source += f"\n\n![what was found](attachment:found.png)\n\n{caption}"

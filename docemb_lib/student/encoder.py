@@ -176,13 +176,13 @@ class Encoder(nn.Module):
     def encodings(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokenise each text after its prompt, cut at `max_tokens`."""
         tokenizer = self.tokenizer.backend_tokenizer
-        for prompt in filter(None, self.prompts):
-            if len(tokenizer.encode(prompt)) >= self.max_tokens:
-                limit = f"the {self.max_tokens} tokens that the student reads"
-                raise InputError(f"prompts: {prompt!r:.40} takes all of {limit}; shorten it")
         prompted = [self.prompts.of(text) + text for text in texts]
         with _tokenising:
             loading.remove_limits(self.tokenizer)  # set below, or by stock libraries
+            for prompt in filter(None, self.prompts):
+                if len(tokenizer.encode(prompt)) >= self.max_tokens:
+                    limit = f"the {self.max_tokens} tokens that the student reads"
+                    raise InputError(f"prompts: {prompt!r:.40} takes all of {limit}; shorten it")
             beginnings = tokenizing.heads(tokenizer, prompted, self.max_tokens)
             tokenizer.enable_truncation(self.max_tokens)
             return tokenizer.encode_batch(beginnings)

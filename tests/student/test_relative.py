@@ -64,7 +64,8 @@ def mpnet(request, random_mpnet):
     if request.param == "random":
         return random_mpnet, LIMIT
     if "DOCEMB_MPNET" not in os.environ:
-        pytest.skip("DOCEMB_MPNET names no folder of all-mpnet-base-v2: tests/fetch_mpnet.py")
+        mend = "`python tests/fetch_mpnet.py FOLDER`, then DOCEMB_MPNET=FOLDER pytest"
+        pytest.skip(f"DOCEMB_MPNET names no folder of all-mpnet-base-v2: {mend}")
     return os.environ["DOCEMB_MPNET"], 384
 
 
